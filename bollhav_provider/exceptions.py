@@ -1,0 +1,107 @@
+"""All errors of the provider, one tree.
+
+Each error is built from structured arguments, which stay readable as attributes, and its text names the model, the field
+or column, the value, the rule and the remedy. Whether trying again can help is part of the type: ``retryable``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class BollhavError(Exception):
+    """Base of every error that the provider raises on purpose."""
+
+    #: Whether the same call can succeed later without anybody changing anything.
+    retryable: ClassVar[bool] = False
+
+
+class ConfigurationError(BollhavError):
+    """A setting, connection or environment variable is missing or has no meaning."""
+
+
+class IntervalError(BollhavError, ValueError):
+    """An instant without a zone, or a window that is empty or inverted."""
+
+
+class GridError(BollhavError, ValueError):
+    """A chunk that is no grid: six fields, never firing, an unknown zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with one definition."""
+
+    model: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.field}: {self.message}"
+
+
+class DefinitionError(BollhavError, ValueError):
+    """Everything that is wrong with a model's definition, at once.
+
+    Attributes:
+        problems: one entry a problem, in the order of the fields.
+    """
+
+    def __init__(self, problems: tuple[Problem, ...] | list[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class GraphError(DefinitionError):
+    """Definitions that are each right but do not fit together."""
+
+
+class StateError(BollhavError):
+    """The state library refused, or cannot do, what was asked."""
+
+
+class ModelLockedError(StateError):
+    """Another run holds the model-wide lock of ``State(allow_concurrent_runs=False)``."""
+
+    retryable = True
+
+
+class LeaseLostError(StateError):
+    """The claim on a unit was lost; nothing of this attempt may be committed."""
+
+
+class GrainChangedError(StateError):
+    """A fixed model's state rows do not lie on its current grid."""
+
+
+class GateError(StateError):
+    """A unit may not run because of its upstreams."""
+
+
+class GateClosedError(GateError):
+    """An upstream is not ready yet; it may become so."""
+
+    retryable = True
+
+
+class HardGateError(GateError):
+    """A contract that can never be satisfied as declared, or an upstream that nobody registered."""
+
+
+class DataError(BollhavError):
+    """Rows that cannot be written, or read, exactly as they are."""
+
+
+class SchemaMismatchError(DataError):
+    """The target table is not what the model declares, or the frame not what the table takes."""
+
+
+class CheckFailedError(DataError):
+    """A data check with severity ``error`` failed; nothing was published."""
+
+
+class CommitUnknownError(BollhavError):
+    """The connection went away during a commit and the outcome could not be read back."""
+
+    retryable = True

@@ -1,0 +1,48 @@
+"""Fixtures shared by all tests: one PostgreSQL server a test run, one empty database a test."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from bollhav_provider.testing.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def pg_server() -> Iterator[PostgresServer | None]:
+    """The server that the tests start, or None when ``BOLLHAV_TEST_DSN`` names one to use instead."""
+    if os.environ.get("BOLLHAV_TEST_DSN"):
+        yield None
+        return
+    server = PostgresServer(Path(tempfile.mkdtemp(prefix="bollhav-tests-")), durable=False, settings=("max_connections=200",))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.destroy()
+
+
+@pytest.fixture(scope="session")
+def pg_dsn(pg_server: PostgresServer | None) -> str:
+    """DSN of a superuser on the test server."""
+    return pg_server.dsn() if pg_server else os.environ["BOLLHAV_TEST_DSN"]
+
+
+@pytest.fixture
+def db(pg_dsn: str) -> Iterator[str]:
+    """DSN of a fresh, empty database that is dropped after the test."""
+    name = f"t_{uuid.uuid4().hex}"
+    with psycopg.connect(pg_dsn, autocommit=True) as conn:
+        conn.execute(sql.SQL("CREATE DATABASE {} STRATEGY FILE_COPY").format(sql.Identifier(name)))
+    try:
+        yield psycopg.conninfo.make_conninfo(pg_dsn, dbname=name)
+    finally:
+        with psycopg.connect(pg_dsn, autocommit=True) as conn:
+            conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
