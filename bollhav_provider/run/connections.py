@@ -1,0 +1,229 @@
+"""Where a run's database connections come from.
+
+A connection of a run is psycopg's, in autocommit, with TimeZone UTC and an application name that says who it is. The
+caller of the protocol's methods owns and closes what it gets.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from bollhav_provider.exceptions import ConfigurationError
+from bollhav_provider.model import Model, Source, SourceModel
+
+#: What every variable falls back to (Semantics: the DSN of the deployment).
+DSN_VARIABLE = "BOLLHAV_DSN"
+#: Refusals that heal by themselves: too many clients, the server starts up, stops or recovers.
+_TRANSIENT = frozenset({"53300", "57P03", "57P01", "57P02"})
+
+
+@runtime_checkable
+class Connections(Protocol):
+    """Opens the connections of one run. Every call opens a new one, which the caller closes."""
+
+    def state(self, model: Model | None = None) -> psycopg.Connection[Any]:
+        """Connect to the database of library and state (the model's own, when its ``State`` names one)."""
+        ...
+
+    def target(self, model: Model) -> psycopg.Connection[Any]:
+        """Connect to the database of the model's target."""
+        ...
+
+    def source(self, source: Source, model: Model) -> psycopg.Connection[Any]:
+        """Connect to the database that ``source`` of ``model`` lies in."""
+        ...
+
+    def same_database(self, model: Model) -> bool:
+        """Return whether the model's target and state are one database, so that one transaction holds both."""
+        ...
+
+    def source_in_target(self, source: Source, model: Model) -> bool:
+        """Return whether ``source`` is read from the database of the model's target."""
+        ...
+
+    def api(self, source: Source, model: Model) -> Any:
+        """Return what the ``conn_id`` of a ``SourceApi`` stands for, or None where nothing resolves it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """How to connect.
+
+    Attributes:
+        connect_timeout: seconds to wait for the server.
+        attempts: tries, with jitter between them, when the server has too many clients or is starting.
+        prepared: let psycopg prepare statements it sees often.
+        statement_timeout: seconds; 0 for none.
+        lock_timeout: seconds; 0 for none.
+    """
+
+    connect_timeout: int = 10
+    attempts: int = 5
+    prepared: bool = True
+    statement_timeout: int = 0
+    lock_timeout: int = 0
+    pause: Callable[[float], None] = time.sleep
+
+
+def connect(
+    dsn: str, application_name: str = "bollhav", options: ConnectOptions | None = None
+) -> psycopg.Connection[Any]:
+    """Open a connection as this project uses them: autocommit, UTC, named.
+
+    Args:
+        dsn: URI or key/value connection string.
+        application_name: shown in ``pg_stat_activity``; cut at 63 bytes.
+        options: time-outs and tries.
+
+    Raises:
+        psycopg.OperationalError: the server cannot be reached, or stays full after the last try.
+    """
+    options = options or ConnectOptions()
+    for attempt in range(1, options.attempts + 1):
+        try:
+            conn = psycopg.connect(
+                dsn,
+                autocommit=True,
+                connect_timeout=options.connect_timeout,
+                application_name=application_name.encode()[:63].decode(errors="ignore"),
+                prepare_threshold=5 if options.prepared else None,
+                keepalives_idle=30,
+                keepalives_interval=10,
+                keepalives_count=3,
+            )
+        except psycopg.OperationalError as exc:
+            if attempt == options.attempts or not _heals(exc):
+                raise
+            options.pause(random.uniform(0.1, 0.5) * 2**attempt)
+        else:
+            try:
+                _prepare_session(conn, options)
+            except BaseException:
+                conn.close()
+                raise
+            return conn
+    raise AssertionError("unreachable")
+
+
+def _prepare_session(conn: psycopg.Connection[Any], options: ConnectOptions) -> None:
+    """Set what the project relies on, in one round trip.
+
+    Start-up options would save it, but a transaction pooler refuses those it does not know.
+    """
+    wanted = [("TimeZone", "UTC")]
+    if options.statement_timeout:
+        wanted.append(("statement_timeout", f"{options.statement_timeout}s"))
+    if options.lock_timeout:
+        wanted.append(("lock_timeout", f"{options.lock_timeout}s"))
+    if wanted == [("TimeZone", "UTC")] and conn.info.parameter_status("TimeZone") in ("UTC", "Etc/UTC"):
+        return
+    calls = ", ".join("pg_catalog.set_config(%s, %s, false)" for _ in wanted)
+    conn.execute(f"SELECT {calls}", [part for pair in wanted for part in pair], prepare=False)  # noqa: S608
+
+
+def _heals(exc: psycopg.OperationalError) -> bool:
+    if exc.sqlstate is not None:
+        return exc.sqlstate in _TRANSIENT
+    text = str(exc).lower()  # libpq gives no SQLSTATE for a refusal during start-up
+    return any(
+        sign in text
+        for sign in ("too many clients", "remaining connection slots", "starting up", "shutting down")
+    )
+
+
+@dataclass(frozen=True)
+class DsnConnections:
+    """Connections from connection strings, for the command line and for tests.
+
+    Args:
+        dsn: library, state and, unless a model says otherwise, targets and sources.
+        environ: where ``dsn_env_var`` of a model, state or source is looked up; the process's by default.
+        application_name: shown in ``pg_stat_activity``.
+        options: time-outs and tries.
+        by_id: connection strings for ``conn_id`` of models, states and sources.
+    """
+
+    dsn: str
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    application_name: str = "bollhav"
+    options: ConnectOptions = field(default_factory=ConnectOptions)
+    by_id: Mapping[str, str] = field(default_factory=dict)
+
+    def state(self, model: Model | None = None) -> psycopg.Connection[Any]:
+        return self._connect(self._state_dsn(model), "state")
+
+    def target(self, model: Model) -> psycopg.Connection[Any]:
+        return self._connect(self._target_dsn(model), model.full_name)
+
+    def source(self, source: Source, model: Model) -> psycopg.Connection[Any]:
+        return self._connect(self._source_dsn(source, model), model.full_name)
+
+    def same_database(self, model: Model) -> bool:
+        return same_place(self._state_dsn(model), self._target_dsn(model))
+
+    def source_in_target(self, source: Source, model: Model) -> bool:
+        return same_place(self._source_dsn(source, model), self._target_dsn(model))
+
+    def api(self, source: Source, model: Model) -> Any:
+        return None
+
+    def _connect(self, dsn: str, what: str) -> psycopg.Connection[Any]:
+        return connect(dsn, f"{self.application_name} {what}", self.options)
+
+    def _state_dsn(self, model: Model | None) -> str:
+        state = model.state if model is not None else None
+        if state is None:
+            return self.dsn
+        return self._named(model, "state", state.dsn_env_var, state.conn_id)
+
+    def _target_dsn(self, model: Model) -> str:
+        return self._named(model, "target", model.target.dsn_env_var, model.target.conn_id)
+
+    def _source_dsn(self, source: Source, model: Model) -> str:
+        if not isinstance(source.type, SourceModel) or not (source.type.dsn_env_var or source.type.conn_id):
+            return self._target_dsn(model)
+        return self._named(model, f"source {source.name}", source.type.dsn_env_var, source.type.conn_id)
+
+    def _named(self, model: Model | None, what: str, variable: str | None, conn_id: str | None) -> str:
+        name = model.full_name if model else "bollhav"
+        if conn_id and conn_id in self.by_id:
+            return self.by_id[conn_id]
+        if variable:
+            if not self.environ.get(variable):
+                raise ConfigurationError(
+                    f"{name}: {what}: dsn_env_var is {variable!r} and the environment does not have it: set {variable} "
+                    "to the DSN of that database."
+                )
+            return self.environ[variable]
+        if conn_id:
+            variable = f"BOLLHAV_CONN_{conn_id.upper()}"
+            if not self.environ.get(variable):
+                raise ConfigurationError(
+                    f"{name}: {what}: conn_id {conn_id!r} is an Airflow connection, which cannot be seen from here: give "
+                    f"its DSN in the environment variable {variable}."
+                )
+            return self.environ[variable]
+        return self.dsn
+
+
+def same_place(one: str, other: str) -> bool:
+    """Return whether two connection strings lead to one database. Who connects does not matter."""
+    if one == other:
+        return True
+    a, b = conninfo_to_dict(one), conninfo_to_dict(other)
+
+    def place(parts: Mapping[str, Any]) -> tuple[str, ...]:
+        database = parts.get("dbname") or parts.get("user") or ""
+        host = parts.get("host") or parts.get("hostaddr") or ""
+        return str(host).lower(), str(parts.get("port") or "5432"), str(database)
+
+    return place(a) == place(b)
