@@ -1,0 +1,107 @@
+"""``./run test``: the linters, then the tests from the quickest to a whole deployment, and a summary."""
+
+from __future__ import annotations
+
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import LOCAL, ROOT, bootstrap
+from tools.console import Sentence
+from tools.processes import Guarded
+
+#: Every part in its order, and what runs it inside .venv.
+PARTS: dict[str, tuple[str, ...]] = {
+    "ruff": ("ruff", "check", "."),
+    "mypy": ("mypy",),
+    "imports": ("lint-imports",),
+    "unit": ("pytest", "tests/unit"),
+    "integration": ("pytest", "tests/integration"),
+    "airflow": ("pytest", "tests/airflow"),
+    "e2e": ("pytest", "tests/e2e"),
+}
+#: What pytest answers when nothing matched -k.
+_NOTHING_SELECTED = 5
+
+
+@dataclass
+class Outcome:
+    """How one part ended."""
+
+    part: str
+    good: bool
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    tests: bool = False
+
+    def __str__(self) -> str:
+        counts = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped" if self.tests else ""
+        return f"  {self.part:<12} {'ok' if self.good else 'FAILED':<7} {self.seconds:6.1f} s  {counts}".rstrip()
+
+
+def run_tests(parts: Sequence[str], *, keyword: str | None = None, stop_early: bool = False) -> int:
+    """Run the parts, all of them when none is named; a failed one does not keep the others from running.
+
+    Args:
+        parts: names out of :data:`PARTS`; they run in its order.
+        keyword: pytest's -k.
+        stop_early: end at the first failure.
+
+    Returns:
+        0 when everything is in order, 1 when not.
+
+    Raises:
+        Sentence: a part that does not exist.
+    """
+    if unknown := sorted(set(parts) - set(PARTS)):
+        raise Sentence(f"There is no part {', '.join(unknown)} of the tests: choose from {', '.join(PARTS)}.")
+    outcomes: list[Outcome] = []
+    for part in [name for name in PARTS if not parts or name in parts]:
+        outcomes.append(_run(part, keyword, stop_early))
+        if stop_early and not outcomes[-1].good:
+            break
+    print("\nSummary")
+    for outcome in outcomes:
+        print(outcome)
+    print(f"  {'total':<20} {sum(o.seconds for o in outcomes):6.1f} s")
+    if any(o.tests for o in outcomes):
+        passed, failed, skipped = (sum(getattr(o, name) for o in outcomes) for name in ("passed", "failed", "skipped"))
+        print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 0 if all(o.good for o in outcomes) else 1
+
+
+def _run(part: str, keyword: str | None, stop_early: bool) -> Outcome:
+    program, *arguments = PARTS[part]
+    command: list[str | Path] = [bootstrap.VENV / "bin" / program, *arguments]
+    report = LOCAL / f"tests-{part}.xml"
+    report.unlink(missing_ok=True)
+    tests = program == "pytest"
+    if tests:
+        command += [f"--junitxml={report}", "--durations=5", *(["-k", keyword] if keyword else []), *(["-x"] * stop_early)]
+    print(f"\n== {part}: {program} {' '.join(arguments)}", flush=True)
+    started = time.monotonic()
+    # An interrupt, not SIGTERM: pytest then tears its fixtures down, and with them the servers that they started.
+    with Guarded(command, environment=bootstrap.environment(), stop_signal="INT", grace=60) as process:
+        code = process.wait()
+    seconds = time.monotonic() - started
+    if not tests:
+        return Outcome(part, code == 0, seconds)
+    return _count(report, Outcome(part, code == 0 or (bool(keyword) and code == _NOTHING_SELECTED), seconds, tests=True))
+
+
+def _count(report: Path, outcome: Outcome) -> Outcome:
+    """Take the counts from pytest's report; without one something went wrong before the first test."""
+    if not report.exists():
+        print(f"{report.relative_to(ROOT)} was not written.", file=sys.stderr)
+        return outcome
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+        outcome.failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        outcome.skipped += skipped
+        outcome.passed += total - skipped - int(suite.get("failures", 0)) - int(suite.get("errors", 0))
+    return outcome
