@@ -1,0 +1,266 @@
+"""The library's schema: made once, completed additively, never locked against readers afterwards.
+
+``bootstrap`` and ``ensure_state_table`` first look at the catalogue and do nothing more when everything is there: an
+idle reader in a transaction then blocks nobody. What is missing is made under one transaction-level advisory lock, so
+that any number of first runs at once succeed, also behind a transaction pooler.
+
+Function files ``sql/*.sql`` are installed when the digest of their content is not a recorded one. In them stand
+
+``@schema@``
+    the library's schema, quoted as an identifier,
+``@schema_literal@``
+    the same as a string literal,
+``@digest@``
+    eight hex digits of the file's content: functions named with it never replace those of another version of this
+    package, which may be running at the same time on the same library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, LiteralString, cast
+
+import psycopg
+from psycopg import sql
+
+from bollhav_provider.exceptions import StateError
+from bollhav_provider.state.refs import Conn, StateRef
+from bollhav_provider.state.shapes import FIXED, FIXED_INDEXES, STATE, Shape, raw
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Environment
+
+log = logging.getLogger(__name__)
+
+#: First key of our two-key advisory locks; one-key locks belong to the shared protocol for units and models.
+LOCK_CLASS = 0x626F6C6C
+#: DDL waits this long for a lock before it steps back and lets others pass, and for this long in all.
+_LOCK_TIMEOUT_MS = 1_000
+_GIVE_UP_AFTER_S = 30.0
+
+_COLUMNS_QUERY: LiteralString = """
+    SELECT c.relname, a.attname, a.attnotnull
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE n.nspname = %s AND c.relname = ANY(%s) AND c.relkind IN ('r', 'p')
+"""
+_INDEXES_QUERY: LiteralString = """
+    SELECT c.relname, i.indisunique, pg_catalog.pg_get_indexdef(i.indexrelid),
+           pg_catalog.pg_get_expr(i.indpred, i.indrelid)
+    FROM pg_catalog.pg_index i
+    JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = ANY(%s) AND i.indisvalid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFile:
+    """One file of server functions: its name, its content, and the digest of that."""
+
+    name: str
+    text: str
+    digest: str
+
+    def render(self, schema: str) -> bytes:
+        """Return the script for one schema."""
+        return (
+            self.text.replace("@schema@", sql.Identifier(schema).as_string())
+            .replace("@schema_literal@", sql.Literal(schema).as_string())
+            .replace("@digest@", self.digest)
+            .encode()
+        )
+
+
+@cache
+def function_files() -> tuple[FunctionFile, ...]:
+    """Return the package's function files, in order of their names."""
+    found = []
+    for entry in resources.files("bollhav_provider.state").joinpath("sql").iterdir():
+        if entry.name.endswith(".sql"):
+            text = entry.read_text(encoding="utf-8")
+            found.append(FunctionFile(entry.name, text, hashlib.sha256(text.encode()).hexdigest()[:8]))
+    return tuple(sorted(found, key=lambda f: f.name))
+
+
+@cache
+def digest_of(file: str) -> str:
+    """Return the digest that the functions of ``file`` carry in their names."""
+    return next(f.digest for f in function_files() if f.name == file)
+
+
+def function(schema: str, name: str, file: str) -> sql.Identifier:
+    """Return the qualified name of a function that is named ``<name>_@digest@`` in ``file``."""
+    return sql.Identifier(schema, f"{name}_{digest_of(file)}")
+
+
+def bootstrap(conn: Conn, env: Environment) -> None:
+    """Make, or complete, the library's schema with its tables and functions.
+
+    Two catalogue look-ups when everything is there. Safe from any number of processes at once (Semantics: library).
+
+    Args:
+        conn: in autocommit.
+        env: names the schema.
+
+    Raises:
+        StateError: a privilege is missing, or a lock on an existing table could not be had.
+    """
+    schema = env.state_schema
+    if _is_complete(conn, schema):
+        return
+    with_ddl_lock(conn, schema, lambda: _build(conn, schema), f"the library schema {schema}")
+
+
+def ensure_state_table(conn: Conn, ref: StateRef) -> None:
+    """Make, or complete, one state table with its indexes. Catalogue look-ups only when nothing lacks.
+
+    Raises:
+        StateError: as :func:`bootstrap`.
+    """
+    if not _state_table_steps(conn, ref):
+        return
+
+    def build() -> None:
+        for statement in _state_table_steps(conn, ref):
+            conn.execute(statement)
+
+    with_ddl_lock(conn, ref.schema, build, f"the state table {ref.schema}.{ref.table} of {ref.full_name}")
+
+
+def with_ddl_lock(conn: Conn, schema: str, build: Callable[[], None], what: str) -> None:
+    """Run ``build`` in one transaction under the schema's DDL lock.
+
+    A lock on an existing table that is not had within a second is given up and asked for again: waiting in the queue
+    would block every reader that comes after us.
+
+    Args:
+        conn: in autocommit.
+        schema: the library's schema.
+        build: looks again and does what is still missing.
+        what: names the thing in errors.
+    """
+    deadline = time.monotonic() + _GIVE_UP_AFTER_S
+    while True:
+        try:
+            with conn.transaction():
+                conn.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_CLASS, schema))
+                conn.execute(raw(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
+                conn.execute("SET LOCAL check_function_bodies = off")
+                conn.execute("SET LOCAL client_min_messages = warning")
+                build()
+            return
+        except psycopg.errors.LockNotAvailable as exc:
+            if time.monotonic() > deadline:
+                raise StateError(
+                    f"{what} needs a change that other sessions' open transactions do not let through "
+                    f"(waited {_GIVE_UP_AFTER_S:.0f} s): end the sessions that are idle in a transaction on it, then "
+                    "run again."
+                ) from exc
+            time.sleep(random.uniform(0.1, 0.4))
+        except psycopg.errors.InsufficientPrivilege as exc:
+            user = conn.info.user
+            raise StateError(
+                f"{what} cannot be made by the role {user!r}: {str(exc).strip()}. Let the owner run it once, or: "
+                f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {user}; GRANT USAGE, CREATE ON SCHEMA {schema} TO "
+                f"{user}; existing tables must belong to a role that {user} is a member of."
+            ) from exc
+
+
+def _columns(conn: Conn, schema: str, tables: list[str]) -> dict[str, dict[str, bool]]:
+    found: dict[str, dict[str, bool]] = {}
+    for table, column, not_null in conn.execute(_COLUMNS_QUERY, (schema, tables)):
+        found.setdefault(table, {})[column] = not_null
+    return found
+
+
+def _lacks(shape: Shape, present: dict[str, bool] | None) -> bool:
+    if present is None:
+        return True
+    return any(name not in present for name in shape.column_names) or any(present[n] for n in shape.relaxed)
+
+
+def _is_complete(conn: Conn, schema: str) -> bool:
+    present = _columns(conn, schema, list(FIXED))
+    if any(_lacks(shape, present.get(name)) for name, shape in FIXED.items()):
+        return False
+    return not _missing_files(conn, schema)
+
+
+def _missing_files(conn: Conn, schema: str) -> list[FunctionFile]:
+    query = sql.SQL("SELECT file, digest FROM {}").format(sql.Identifier(schema, "installed"))
+    recorded = set(conn.execute(query).fetchall())
+    return [f for f in function_files() if (f.name, f.digest) not in recorded]
+
+
+def _build(conn: Conn, schema: str) -> None:
+    if not conn.execute("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", (schema,)).fetchone():
+        conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    present = _columns(conn, schema, list(FIXED))
+    for name, shape in FIXED.items():
+        table = sql.Identifier(schema, name)
+        if name not in present:
+            conn.execute(shape.create(table))
+        elif (completion := shape.complete(table, present[name])) is not None:
+            conn.execute(completion)
+    indexes = conn.execute(_INDEXES_QUERY, (schema, list(FIXED_INDEXES))).fetchall()
+    for table_name, wanted in FIXED_INDEXES.items():
+        have = [definition for t, _, definition, _ in indexes if t == table_name]
+        for index, columns in wanted:
+            if not any(definition.endswith(columns) for definition in have):
+                conn.execute(
+                    sql.SQL("CREATE INDEX {} ON {} {}").format(
+                        sql.Identifier(index), sql.Identifier(schema, table_name), raw(columns)
+                    )
+                )
+    for file in _missing_files(conn, schema):
+        conn.execute(file.render(schema))
+        conn.execute(
+            sql.SQL("INSERT INTO {} (file, digest) VALUES (%s, %s)").format(sql.Identifier(schema, "installed")),
+            (file.name, file.digest),
+        )
+        log.info("installed %s (%s) in %s", file.name, file.digest, schema)
+
+
+def _state_table_steps(conn: Conn, ref: StateRef) -> list[sql.Composed]:
+    """Return the statements that ``ref``'s table lacks; empty when it is complete."""
+    present = _columns(conn, ref.schema, [ref.table]).get(ref.table)
+    indexes = conn.execute(_INDEXES_QUERY, (ref.schema, [ref.table])).fetchall()
+    steps: list[sql.Composed] = []
+    if present is None:
+        steps.append(STATE.create(ref.ident))
+    elif (completion := STATE.complete(ref.ident, present)) is not None:
+        steps.append(completion)
+    # a table whose peer made it already has the first two under names of the peer's
+    if present is not None and not any(
+        unique and predicate is None and definition.endswith("(since, until)")
+        for _, unique, definition, predicate in indexes
+    ):
+        steps.append(sql.SQL("CREATE UNIQUE INDEX ON {} (since, until)").format(ref.ident))
+    if not any(unique and _is_windowless_predicate(predicate) for _, unique, _, predicate in indexes):
+        steps.append(
+            sql.SQL("CREATE UNIQUE INDEX ON {} ((since IS NULL)) WHERE since IS NULL").format(ref.ident)
+        )
+    if not any(predicate and "applied" in predicate and not unique for _, unique, _, predicate in indexes):
+        # what is outstanding, in order of time: flat in the number of applied rows
+        steps.append(
+            sql.SQL("CREATE INDEX ON {} (since) INCLUDE (until) WHERE status <> 'applied'").format(ref.ident)
+        )
+    return steps
+
+
+def _is_windowless_predicate(predicate: Any) -> bool:
+    return isinstance(predicate, str) and predicate.replace("(", "").replace(")", "").strip() == "since IS NULL"
+
+
+def execute(conn: Conn, query: sql.Composable, parameters: object = None) -> psycopg.Cursor[Any]:
+    """Run a composed statement; one place for the cast that psycopg's types ask for."""
+    return conn.execute(cast(sql.Composed, query), cast(Any, parameters))
