@@ -77,7 +77,8 @@ def _server_account() -> tuple[int, int] | None:
     )
 
 
-def _everyone_may_reach(path: Path) -> bool:
+def everyone_may_reach(path: Path) -> bool:
+    """Return whether every account may pass through all directories of a path."""
     return all(stat.S_IMODE(p.stat().st_mode) & 0o001 for p in (path, *path.parents) if p.is_dir())
 
 
@@ -224,7 +225,7 @@ class PostgresServer:
         beside the data once, with the libraries its RPATH points at. The user's own tree is never changed.
         """
         bindir = find_binaries()
-        if not _is_root() or _everyone_may_reach(bindir):
+        if not _is_root() or everyone_may_reach(bindir):
             return bindir
         install, package = bindir.parent, bindir.parent.parent
         stamp = f"{install}{(bindir / 'postgres').stat().st_mtime_ns}"
