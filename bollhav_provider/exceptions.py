@@ -97,6 +97,72 @@ class SchemaMismatchError(DataError):
     """The target table is not what the model declares, or the frame not what the table takes."""
 
 
+class RowsRefusedError(DataError):
+    """Values that the target cannot hold exactly as they are.
+
+    Attributes:
+        model: the model's full name.
+        column: the column's name.
+        reason: the end of the sentence "column 'x' ...".
+        count: how many rows it concerns, among those that were looked at; None when it concerns the whole column.
+        samples: up to five of them, as text: the row's number (from 0), its key and the value.
+        remedy: what to write or declare instead.
+    """
+
+    def __init__(
+        self, model: str, column: str, reason: str, *, remedy: str, count: int | None = None, samples: tuple[str, ...] = ()
+    ) -> None:
+        self.model, self.column, self.reason, self.remedy = model, column, reason, remedy
+        self.count, self.samples = count, samples
+        rows = "" if count is None else f" in {count} {'row' if count == 1 else 'rows'}"
+        shown = f": {'; '.join(samples)}" if samples else ""
+        super().__init__(f"{model}: column {column!r} {reason}{rows}{shown}. Remedy: {remedy}.")
+
+
+class RowsOutsideWindowError(RowsRefusedError):
+    """Rows that do not belong to the unit's window."""
+
+
+class DuplicateKeyError(DataError):
+    """Several rows of one batch have the same key, and nothing says which of them is meant.
+
+    Attributes:
+        model: the model's full name.
+        key: the key's columns.
+        samples: up to twenty keys, as text, each with its number of rows.
+    """
+
+    def __init__(self, model: str, key: tuple[str, ...], samples: tuple[str, ...]) -> None:
+        self.model, self.key, self.samples = model, key, samples
+        super().__init__(
+            f"{model}: key ({', '.join(key)}): several rows of the batch share a key: {'; '.join(samples)}. Remedy: make the rows "
+            "unique in the function, or mark with Column(..., order_by=True) the column whose greatest value wins."
+        )
+
+
+class RowCountError(DataError):
+    """PostgreSQL took another number of rows than it was given; nothing is kept."""
+
+    def __init__(self, model: str, sent: int, taken: int) -> None:
+        self.model, self.sent, self.taken = model, sent, taken
+        super().__init__(
+            f"{model}: {sent} rows were sent and PostgreSQL took {taken}. Remedy: look for a BEFORE trigger on the target that "
+            "drops rows; the unit was rolled back."
+        )
+
+
+class MissingPrivilegeError(DataError):
+    """The target's connection lacks privileges.
+
+    Attributes:
+        statements: what an owner has to run.
+    """
+
+    def __init__(self, model: str, statements: tuple[str, ...]) -> None:
+        self.model, self.statements = model, statements
+        super().__init__(f"{model}: the target's connection lacks privileges. Remedy: have an owner run\n  " + "\n  ".join(statements))
+
+
 class CheckFailedError(DataError):
     """A data check with severity ``error`` failed; nothing was published."""
 
