@@ -53,6 +53,10 @@ class DefinitionError(BollhavError, ValueError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class DefinitionWarning(UserWarning):
+    """A definition is legal and probably not what is meant."""
+
+
 class GraphError(DefinitionError):
     """Definitions that are each right but do not fit together."""
 

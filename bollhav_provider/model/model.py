@@ -1,0 +1,438 @@
+"""``Model``: a declared table or view."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import UUID, uuid5
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+
+from bollhav_provider.exceptions import DefinitionError, DefinitionWarning, Problem
+from bollhav_provider.model.airflow import AirflowOptions
+from bollhav_provider.model.base import Definition, Finding, did_you_mean
+from bollhav_provider.model.checks import AnyCheck
+from bollhav_provider.model.column import Column
+from bollhav_provider.model.enums import Materialization, Temporality, WriteMode
+from bollhav_provider.model.environment import Environment
+from bollhav_provider.model.names import TableId, staging_table_name, state_table_name
+from bollhav_provider.model.people import Curfew, People, Tags
+from bollhav_provider.model.signature import Parameter, location, read_parameters
+from bollhav_provider.model.source import UNKNOWN_PREFIX, Source, SourceHardcoded, SourceModel
+from bollhav_provider.model.state import State
+from bollhav_provider.model.target import KeyConstraint, Target
+from bollhav_provider.model.timing import Batch, Contract
+
+if TYPE_CHECKING:
+    from bollhav_provider.intervals import Grid
+    from bollhav_provider.model.lineage import Lineage
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_UNKNOWN_SPACE = UUID("6f0e2a53-9d0b-5c1e-8a41-2f6d1f0f7b8e")
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class Model(Definition):
+    """A declared table or view: where it is, when its windows are, what it needs, and how it is computed.
+
+    A definition is immutable data without connection, clock or I/O. Everything that is wrong with it is reported at once.
+
+    Raises:
+        DefinitionError: with one problem for each thing that is wrong (Semantics: definitions).
+    """
+
+    target: Target = Field(description="The table or view that the model makes.")
+    temporality: Temporality = Field(
+        default=Temporality.TEMPORAL,
+        description="Whether rows belong to windows of time. Not given: `temporal`, and `timeless` for a view.",
+    )
+    materialization: Materialization = Field(default=Materialization.TABLE, description="`table` or `view`.")
+    contract: Contract = Field(default_factory=Contract, description="The range that the model promises to hold.")
+    batching: Batch | None = Field(default=None, description="How the range is cut into units; not given: one unit without bounds.")
+    upstream: tuple[Source, ...] = Field(default=(), description="All inputs; those with a contract gate.")
+    state: State | None = Field(default=None, description="Track progress in the library. Gates need it.")
+    query: str | None = Field(
+        default=None,
+        description="The SELECT that computes the rows inside PostgreSQL, with inputs as `{alias}` and the window as `%(since)s`, `%(until)s`.",
+    )
+    library: bool = Field(default=False, description="Register a view, or a table without state, so that others can wait for it.")
+    enabled: bool = Field(default=True, description="False: stays in the graph as a node that is read and never written.")
+    tags: Tags = Field(default_factory=Tags, description="Words to select models by.")
+    description: str | None = Field(default=None, description="What the model is; becomes the table's comment and the DAG's text.")
+    people: People = Field(default_factory=People, description="Who answers for the model.")
+    curfew: Curfew | None = Field(default=None, description="Times of day at which no unit starts.")
+    checks: tuple[AnyCheck, ...] = Field(default=(), description="What must hold for new rows before they are published.")
+    key: Annotated[tuple[str, ...], BeforeValidator(_several)] = Field(
+        default=(), description="The columns by which UPSERT finds a row again; not given: the primary key."
+    )
+    airflow: AirflowOptions = Field(default_factory=AirflowOptions, description="Arguments of the model's DAG and tasks.")
+
+    _function: Callable[..., Any] | None = PrivateAttr(default=None)
+    _parameters: tuple[Parameter, ...] = PrivateAttr(default=())
+
+    if not TYPE_CHECKING:  # type checkers see the fields as keyword arguments
+
+        def __init__(self, *args: Any, **data: Any) -> None:
+            from bollhav_provider.model.rules import definition_problems, definition_warnings
+
+            problems: list[Problem] = []
+            known = {name: value for name, value in data.items() if name in type(self).model_fields}
+            label = self._label(data)
+            try:
+                super().__init__(*args, **data)
+            except DefinitionError as error:
+                problems.extend(error.problems)
+                if len(known) == len(data) or args:
+                    raise
+                # Only arguments that do not exist may stand in the way of seeing the other problems too.
+                try:
+                    super().__init__(**known)
+                except DefinitionError as other:
+                    problems = list(dict.fromkeys((*problems, *other.problems)))
+                    raise DefinitionError(problems) from None
+            problems.extend(Problem(label, field, message) for field, message in definition_problems(self))
+            if problems:
+                raise DefinitionError(problems)
+            for message in definition_warnings(self):
+                warnings.warn(f"{label}: {message}", DefinitionWarning, stacklevel=2)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _normalise(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if "temporality" not in data and str(data.get("materialization", "")).strip().lower() == "view":
+            data = {**data, "temporality": Temporality.TIMELESS}
+        return data
+
+    @model_validator(mode="after")
+    def _total_provenance(self) -> Model:
+        if not self.upstream:
+            identity = "\x00".join((self.target.catalog or "", self.target.schema, self.target.name))
+            unknown = Source(f"{UNKNOWN_PREFIX}{uuid5(_UNKNOWN_SPACE, identity)}", type=None)
+            self.__dict__["upstream"] = (unknown,)
+        return self
+
+    @classmethod
+    def _label(cls, data: Mapping[str, Any]) -> str:
+        target = data.get("target")
+        get = target.get if isinstance(target, Mapping) else lambda name: getattr(target, name, None)
+        parts = [part for part in (get("catalog"), get("schema"), get("name")) if isinstance(part, str) and part]
+        return ".".join(parts) if parts else "Model"
+
+    def __hash__(self) -> int:
+        return hash((self.target.catalog, self.target.schema, self.target.name))
+
+    def __repr__(self) -> str:
+        return f"<Model {self.full_name}>"
+
+    __str__ = __repr__
+
+    # Identity
+
+    @property
+    def identity(self) -> TableId:
+        """(catalog, schema, name), without suffixes."""
+        return self.target.identity
+
+    @property
+    def full_name(self) -> str:
+        """``[catalog.]schema.name``, without suffixes."""
+        return self.target.full_name
+
+    @property
+    def state_table(self) -> str:
+        """The name of the model's state table: a pure function of its full name."""
+        return state_table_name(self.full_name)
+
+    @property
+    def staging_table(self) -> str:
+        """The name of the model's staging table, in the schema of the state table."""
+        return staging_table_name(self.full_name)
+
+    @property
+    def content_hash(self) -> str | None:
+        """The fingerprint of all inline inputs together, or None without any."""
+        from bollhav_provider.model.fingerprint import inline_content_hash
+
+        return inline_content_hash(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the definition and the text of its function; the same in every process."""
+        from bollhav_provider.model.fingerprint import definition_fingerprint
+
+        return definition_fingerprint(self)
+
+    # Kind
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is a view."""
+        return self.materialization is Materialization.VIEW
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether its rows belong to windows of time."""
+        return self.temporality is Temporality.TEMPORAL
+
+    @property
+    def is_windowless(self) -> bool:
+        """Whether its work is one unit: a timeless model, or a temporal one without time chunks."""
+        return not self.is_temporal or self.batching is None or self.batching.time is None
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether its state is a coverage instead of a grid."""
+        return bool(self.batching and self.batching.time and self.batching.time.is_flexible)
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether it has state."""
+        return self.state is not None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it appears in the library."""
+        return self.is_tracked or self.library
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid of its units, or None when it is windowless."""
+        return self.batching.time.grid if self.batching and self.batching.time and not self.is_windowless else None
+
+    @property
+    def run_grid(self) -> Grid | None:
+        """The grid of what one scheduled run covers, or None when it is windowless."""
+        return self.batching.time.run_grid if self.batching and self.batching.time and not self.is_windowless else None
+
+    @property
+    def tz(self) -> str:
+        """The zone in which its windows are read."""
+        return self.batching.time.tz if self.batching and self.batching.time else "UTC"
+
+    # Columns
+
+    @property
+    def partition_column(self) -> Column | None:
+        """The column that says which window a row belongs to."""
+        return next(iter(self.target.partition_columns), None)
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns by which UPSERT finds a row again: ``key``, else the primary key, else the one unique column."""
+        if self.key:
+            return tuple(column for name in self.key if (column := self.target.column(name)))
+        if self.target.primary_key:
+            return self.target.primary_key
+        unique = tuple(column for column in self.target.columns if column.unique)
+        return unique if len(unique) == 1 else ()
+
+    @property
+    def keys(self) -> tuple[KeyConstraint, ...]:
+        """The key constraints of the target table, its names without suffix."""
+        return self.target.keys(self.key)
+
+    @property
+    def replaces_window(self) -> bool:
+        """Whether a unit deletes its window before it inserts."""
+        return self.target.write_mode is WriteMode.RECREATE_PARTITION
+
+    # Inputs
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The declared inputs, without the stand-in for unknown ones."""
+        return tuple(source for source in self.upstream if not source.is_unknown)
+
+    @property
+    def gated(self) -> tuple[Source, ...]:
+        """The inputs that units wait for."""
+        return tuple(source for source in self.upstream if source.is_gated)
+
+    @property
+    def inferred(self) -> tuple[Source, ...]:
+        """Inputs that only the execute function's parameters name: models of the own schema."""
+        return tuple(
+            Source(parameter.name, optional=parameter.optional, many=parameter.many)
+            for parameter in self._parameters
+            if parameter.inferred
+        )
+
+    @property
+    def inputs(self) -> tuple[Source, ...]:
+        """Declared and inferred inputs."""
+        return (*self.sources, *self.inferred)
+
+    @property
+    def declared_inputs(self) -> tuple[str, ...]:
+        """The names of all declared inputs, gated or not."""
+        return tuple(key for source in self.sources for key in source.keys)
+
+    @property
+    def inputs_known(self) -> bool:
+        """Whether any input is known."""
+        return bool(self.sources or self.inferred)
+
+    @property
+    def upstream_names(self) -> tuple[str, ...]:
+        """The names of the gated inputs, as declared."""
+        return tuple(key for source in self.gated for key in source.keys)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the declared inputs that do not gate."""
+        return tuple(key for source in self.sources if not source.is_gated for key in source.keys)
+
+    def source(self, name: str) -> Source:
+        """Return an input by its alias or key.
+
+        Raises:
+            DefinitionError: there is none, with the nearest one that there is.
+        """
+        for source in self.inputs:
+            if name == source.alias_name or name in source.keys:
+                return source
+        known = list(dict.fromkeys(word for source in self.inputs for word in (*source.keys, source.alias_name)))
+        hint = did_you_mean(name, known) or (f"; declared are {', '.join(known)}" if known else "; the model declares no inputs")
+        raise DefinitionError([Problem(self.full_name, "upstream", f"{name!r} is not declared{hint}, or add Source({name!r}) to upstream")])
+
+    def table_of(self, source: Source, key: str | None = None) -> TableId | None:
+        """Return the relation that a key of a source means by itself, without suffix; None for ``*.name`` or what is no relation.
+
+        Args:
+            source: one of the inputs.
+            key: one of its keys; not given: its first.
+        """
+        if not isinstance(source.type, SourceModel):
+            return None
+        parts = (key or source.name).split(".")
+        if parts[0] == "*":
+            return None
+        schema = parts[-2] if len(parts) > 1 else source.type.schema or self.target.schema
+        own = len(parts) == 1 and source.type.schema is None
+        catalog = parts[-3] if len(parts) > 2 else source.type.catalog or (self.target.catalog if own else None)
+        return TableId(catalog, schema, parts[-1])
+
+    def place(self, source: Source, table: TableId, env: Environment) -> TableId:
+        """Return where a relation is in an environment: a gated one moves with the suffix, others stay where they are."""
+        if not source.is_gated or (source.deactivate_for_dev and env.is_suffixed):
+            return table
+        return env.table(table)
+
+    def ref(self, name: str, env: Environment | None = None, *, table: TableId | None = None) -> str:
+        """Return the quoted relation of a declared input, for SQL.
+
+        Args:
+            name: the key as declared, or the alias.
+            env: not given: the one that the current run has made active, else production.
+            table: the relation that the graph bound to the input, without suffix, where it is not the one that the key says.
+
+        Raises:
+            DefinitionError: the input is not declared, is no relation, or can be several.
+        """
+        env = env or Environment.current()
+        source = self.source(name)
+        if not source.is_relation:
+            how = {
+                "file": "it is a file: name it as a parameter of the execute function and read its .data",
+                "api": "it is an API: call it in the execute function",
+                "hardcoded": "it is inline data: name it as a parameter of the execute function and read its .data, or call its to_dataframe()",
+            }[source.kind]
+            raise DefinitionError([Problem(self.full_name, "upstream", f"ref({name!r}): {how}; SQL has no name for it")])
+        found = table or (None if source.is_wildcard else self.table_of(source))
+        if found is None:
+            raise DefinitionError(
+                [Problem(self.full_name, "upstream", f"ref({name!r}): it can be several relations; use the .ref of each Upstream in the function's list")]
+            )
+        return self._sql_name(self.place(source, found, env))
+
+    def _sql_name(self, table: TableId) -> str:
+        # A relation of another catalog keeps it, so that PostgreSQL refuses it instead of reading one of the same name here.
+        foreign = table.catalog is not None and table.catalog != self.target.catalog
+        return f"{_quoted_catalog(table)}{table.quoted}" if foreign else table.quoted
+
+    def render_query(
+        self, env: Environment | None = None, *, tables: Mapping[str, TableId] | None = None, for_parameters: bool = True
+    ) -> str:
+        """Return the query with its inputs filled in.
+
+        Args:
+            env: as in :meth:`ref`.
+            tables: relations that the graph bound to aliases, without suffix.
+            for_parameters: true: to be executed with a mapping that holds ``since`` and ``until`` (or an empty one), percent signs are
+                doubled as psycopg wants it; false: plain SQL.
+
+        Raises:
+            DefinitionError: the model has no query.
+        """
+        from bollhav_provider.model.sqltext import render
+
+        if self.query is None:
+            raise DefinitionError([Problem(self.full_name, "query", "the model has none; its rows come from an execute function")])
+        bound = tables or {}
+        return render(self.query, lambda alias: self.ref(alias, env, table=bound.get(alias)), for_parameters=for_parameters)
+
+    def lineage(self, env: Environment | None = None, *, namespace: str = "postgres", database: str | None = None) -> Lineage:
+        """Return inputs and outputs in the naming of OpenLineage.
+
+        Args:
+            env: as in :meth:`ref`.
+            namespace: ``postgres://host:port`` of the server, where it is known.
+            database: the database of relations that name no catalog.
+        """
+        from bollhav_provider.model.lineage import lineage_of
+
+        return lineage_of(self, env or Environment.current(), namespace, database)
+
+    # The function
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The execute function, or None."""
+        return self._function
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The execute function's parameters."""
+        return self._parameters
+
+    def execute(self, function: Function) -> Function:
+        """Register the function that computes a unit's rows; used as a decorator.
+
+        Raises:
+            DefinitionError: the model has a query or another function, or a parameter is one that nothing could fill.
+        """
+        problems: list[Finding] = []
+        if not callable(function):
+            raise DefinitionError([Problem(self.full_name, "execute", f"{function!r} is no function; write @model.execute above a def")])
+        field = f"execute: {location(function)}"
+        if self.query is not None:
+            problems.append((field, "the model has a query, which computes its rows; remove the query or the function"))
+        elif self.is_view:
+            problems.append((field, "a view is its query and has no function; write query=..., or materialization='table'"))
+        if self._function is not None and location(self._function) != location(function):
+            problems.append((field, f"the model already has the function {location(self._function)}; keep one"))
+        parameters, found = read_parameters(function, {source.alias_name: source for source in self.sources})
+        problems.extend(found)
+        if problems:
+            raise DefinitionError([Problem(self.full_name, where, message) for where, message in problems])
+        self._function, self._parameters = function, parameters
+        return function
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield everything that is wrong with the definition; a model that exists has nothing."""
+        from bollhav_provider.model.rules import definition_problems
+
+        return definition_problems(self)
+
+
+def _quoted_catalog(table: TableId) -> str:
+    from bollhav_provider.model.names import quote
+
+    return f"{quote(table.catalog)}." if table.catalog else ""

@@ -1,0 +1,135 @@
+"""Who is behind a model, how it is tagged, and when it must not run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from bollhav_provider.model.base import Definition, Finding
+from bollhav_provider.model.grids import grid_problem
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+_TAG = re.compile(r"[^\s&|(),:\"'\[\]]+")
+_MAX_TAG_LENGTH = 100
+
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+class Tags(tuple[str, ...]):
+    """A model's tags, in order, each once: ``Tags("daily", "finance")``. A plain list of strings will do as well."""
+
+    __slots__ = ()
+
+    def __new__(cls, *tags: str | Iterable[str]) -> Tags:
+        flat: list[str] = []
+        for tag in tags:
+            flat.extend([tag] if isinstance(tag, str) else tag)
+        return super().__new__(cls, dict.fromkeys(flat))
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        words = core_schema.list_schema(core_schema.str_schema())
+        either = core_schema.union_schema([core_schema.str_schema(), words])
+        return core_schema.no_info_after_validator_function(
+            cls, either, serialization=core_schema.plain_serializer_function_ser_schema(list, return_schema=words)
+        )
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield the tags that a selection could not name."""
+        for tag in self:
+            if not _TAG.fullmatch(tag) or len(tag) > _MAX_TAG_LENGTH:
+                yield (
+                    "tags",
+                    f"{tag!r} is no tag: up to {_MAX_TAG_LENGTH} characters without spaces, quotes and & | ( ) [ ] , : "
+                    "which selections are written with; write for instance 'finance-daily'",
+                )
+
+
+class People(Definition):
+    """Who answers for a model."""
+
+    owner: str | None = Field(default=None, description="The person or team that answers for the model; shown as Airflow's owner.")
+    email: tuple[str, ...] = Field(default=(), description="Addresses to write to.")
+    team: str | None = Field(default=None, description="The team.")
+    stewards: tuple[str, ...] = Field(default=(), description="People who know what the data mean.")
+    slack: str | None = Field(default=None, description="The channel in which to ask.")
+
+    @field_validator("email", "stewards", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield what is wrong with the people by themselves."""
+        if self.owner is not None and not self.owner.strip():
+            yield "owner", "the owner is empty; name one or leave it out"
+        for address in self.email:
+            if "@" not in address.strip("@"):
+                yield "email", f"{address!r} is no address; write name@example.org"
+
+
+class Curfew(Definition):
+    """Times of day at which no unit of the model starts: ``Curfew(ranges=[("22:00", "06:00")], tz="Europe/Stockholm")``."""
+
+    ranges: tuple[tuple[time, time], ...] = Field(
+        min_length=1, description="From, up to but not including, to; a range may pass midnight and then belongs to the day it starts on."
+    )
+    tz: str = Field(default="UTC", description="IANA zone of the times.")
+    days: tuple[Day, ...] = Field(default=DAYS, min_length=1, description="Days on which the ranges start.")
+    reason: str | None = Field(default=None, description="Why; it is part of the message with which a run skips.")
+
+    _positional: ClassVar[tuple[str, ...]] = ()
+
+    @field_validator("days", mode="before")
+    @classmethod
+    def _days(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, list | tuple | set | frozenset):
+            short = {str(day).strip().lower()[:3] if isinstance(day, str) else day for day in value}
+            return tuple(day for day in DAYS if day in short) + tuple(day for day in short if day not in DAYS)
+        return value
+
+    def closed_at(self, instant: datetime) -> str | None:
+        """Return why nothing may start at an instant, or None.
+
+        Args:
+            instant: aware.
+        """
+        from zoneinfo import ZoneInfo
+
+        local = instant.astimezone(ZoneInfo(self.tz))
+        today, yesterday = DAYS[local.weekday()], DAYS[(local - timedelta(days=1)).weekday()]
+        clock = local.time()
+        for start, stop in self.ranges:
+            if start < stop:
+                closed = today in self.days and start <= clock < stop
+            else:
+                closed = (today in self.days and clock >= start) or (yesterday in self.days and clock < stop)
+            if closed:
+                why = f": {self.reason}" if self.reason else ""
+                return f"curfew from {start:%H:%M} to {stop:%H:%M} ({self.tz}), and it is {local:%a %H:%M}{why}"
+        return None
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield what is wrong with the curfew by itself."""
+        if problem := grid_problem("@daily", self.tz):
+            yield "tz", problem[1]
+        for start, stop in self.ranges:
+            if start == stop:
+                yield "ranges", f"from {start:%H:%M} to {stop:%H:%M} is no time at all; write two different times ('00:00' to '23:59' and enabled=False exist too)"
+            if start.tzinfo or stop.tzinfo:
+                yield "ranges", f"{start.isoformat()} to {stop.isoformat()} hold an offset; write plain times, their zone is tz"

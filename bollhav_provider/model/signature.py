@@ -1,0 +1,147 @@
+"""What the parameters of an execute function ask for (Semantics: dependencies between models).
+
+Parameters are filled by name: ``run``, ``unit``, ``model``, ``conn`` and ``context`` by what they say, all others by the upstream of
+that alias. A parameter that nothing could ever fill is an error where the function is registered.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bollhav_provider.model.base import Finding, did_you_mean
+
+if TYPE_CHECKING:
+    from bollhav_provider.model.source import Source
+
+RESERVED = ("run", "unit", "model", "conn", "context")
+
+_UPSTREAM = r"(?:[\w.]+\.)?Upstream"
+_NONE = r"(?:None|NoneType)"
+_FORMS = {
+    "one": re.compile(rf"^{_UPSTREAM}$"),
+    "optional": re.compile(rf"^(?:{_UPSTREAM}\|{_NONE}|{_NONE}\|{_UPSTREAM}|(?:[\w.]+\.)?Optional\[{_UPSTREAM}\])$"),
+    "many": re.compile(rf"^(?:[\w.]+\.)?(?:list|List|Sequence)\[{_UPSTREAM}\]$"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an execute function.
+
+    Attributes:
+        name: as written; for an upstream, its alias.
+        kind: ``reserved`` or ``upstream``.
+        optional: whether None may come (``Upstream | None``).
+        many: whether a list is expected (``list[Upstream]``).
+        inferred: whether no declared source has the alias, so that a model of that name in the own schema is meant.
+    """
+
+    name: str
+    kind: str
+    optional: bool = False
+    many: bool = False
+    inferred: bool = False
+
+
+def location(function: Callable[..., Any]) -> str:
+    """Return ``name (file:line)`` of a function, for messages."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
+
+
+def read_parameters(function: Callable[..., Any], sources: Mapping[str, Source]) -> tuple[tuple[Parameter, ...], list[Finding]]:
+    """Read the parameters of an execute function.
+
+    Args:
+        function: the function.
+        sources: the declared sources by alias.
+
+    Returns:
+        The parameters, and what is wrong with them as (field, message).
+    """
+    found: list[Parameter] = []
+    problems: list[Finding] = []
+    where = location(function)
+    hints = _hints(function)
+    for parameter in inspect.signature(function).parameters.values():
+        field = f"execute: {where}: parameter {parameter.name!r}"
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            problems.append((field, f"nothing fills {stars}{parameter.name}; name each upstream that the function reads"))
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            problems.append((field, "parameters are filled by name; remove the '/' from the function's parameters"))
+            continue
+        if parameter.name in RESERVED:
+            found.append(Parameter(parameter.name, "reserved"))
+            continue
+        source = sources.get(parameter.name)
+        form = _form(hints.get(parameter.name, parameter.annotation))
+        if form == "none" and source is not None:
+            form = "many" if source.many else "optional" if source.optional else "one"
+        if form in ("none", "other"):
+            problems.append((field, _unknown(parameter, form, sources)))
+            continue
+        optional = form == "optional" or (form == "one" and parameter.default is None)
+        found.append(Parameter(parameter.name, "upstream", optional, form == "many", source is None))
+        problems.extend((field, message) for message in _mismatch(source, optional=optional, many=form == "many"))
+    return tuple(found), problems
+
+
+def _unknown(parameter: inspect.Parameter, form: str, sources: Mapping[str, Source]) -> str:
+    known = [*RESERVED, *sources]
+    hint = did_you_mean(parameter.name, known)
+    if form == "none":
+        return (
+            f"nothing could fill it: it is none of {', '.join(known)}{hint}; "
+            f"rename it, or annotate it as 'Upstream' to read the model {parameter.name!r} of the same schema"
+        )
+    return (
+        f"nothing could fill it: the annotation is {_text(parameter.annotation)!r}, and only Upstream, Upstream | None and list[Upstream] "
+        f"are filled, besides {', '.join(RESERVED)}{hint}; annotate it as one of these, or remove it"
+    )
+
+
+def _mismatch(source: Source | None, *, optional: bool, many: bool) -> Iterator[str]:
+    if source is None:
+        return
+    if many and not source.many:
+        yield f"list[Upstream] takes many, but the source {source.name!r} is single; write Source({source.name!r}, many=True) or annotate Upstream"
+    elif source.many and not many:
+        yield f"the source {source.name!r} has many=True; annotate the parameter as list[Upstream]"
+    elif source.optional and not optional and not many:
+        yield f"the source {source.name!r} is optional, so None may come; annotate the parameter as Upstream | None"
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations, resolved where that is possible; text where a name is only known to type checkers."""
+    plain = inspect.unwrap(function)
+    try:
+        return typing.get_type_hints(plain)
+    except Exception:  # any annotation may refer to what is not imported at run time
+        return dict(getattr(plain, "__annotations__", {}))
+
+
+def _form(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return "none"
+    text = re.sub(r"[\s'\"]", "", _text(annotation))
+    return next((form for form, pattern in _FORMS.items() if pattern.match(text)), "other")
+
+
+def _text(annotation: Any) -> str:
+    if isinstance(annotation, str):
+        return annotation
+    origin = typing.get_origin(annotation)
+    if origin is typing.Union or isinstance(annotation, types.UnionType):
+        return " | ".join(_text(part) for part in typing.get_args(annotation))
+    if origin is not None:
+        return f"{getattr(origin, '__name__', origin)}[{', '.join(_text(part) for part in typing.get_args(annotation))}]"
+    return getattr(annotation, "__name__", str(annotation))

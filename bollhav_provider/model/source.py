@@ -1,0 +1,308 @@
+"""A model's inputs: what each is, how it is found, and whether it gates."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from bollhav_provider.model.base import Definition, Finding, FrozenDict
+from bollhav_provider.model.enums import FreshnessScope, UpstreamContract
+from bollhav_provider.model.hardcoded import SourceHardcoded
+from bollhav_provider.model.instants import read_duration
+from bollhav_provider.model.names import name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Names of sources that stand for "nothing was declared".
+UNKNOWN_PREFIX = "unknown-"
+
+_ALIAS = re.compile(r"[^\W\d]\w*")
+
+with warnings.catch_warnings():
+    # A field may be called "schema" although pydantic once had a method of that name.
+    warnings.filterwarnings("ignore", message='Field name "schema"')
+
+    class SourceModel(Definition):
+        """A relation: another model, or any table or view. The only kind that can gate, and that SQL can name."""
+
+        kind: Literal["model"] = "model"
+        schema: str | None = Field(default=None, description="The relation's schema, where the source's name has none.")  # type: ignore[assignment]
+        catalog: str | None = Field(default=None, description="The relation's database, where the source's name has none.")
+        dsn_env_var: str | None = Field(default=None, description="Environment variable with the DSN to read it with.")
+        conn_id: str | None = Field(default=None, description="Airflow connection to read it with.")
+        read_query: str | None = Field(
+            default=None, description="A SELECT for your own execute function to read the relation with; it is recorded, never executed for you."
+        )
+        partitioned_by: str | None = Field(default=None, description="The relation's partition column, for a relation that is no model.")
+        infer_schema_length: int | None = Field(default=None, ge=1, description="Rows that polars looks at for types; not given: all.")
+        extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
+
+
+class SourceFile(Definition):
+    """A file, or several by a glob, read with polars exactly as the fields say."""
+
+    kind: Literal["file"] = "file"
+    path: Path = Field(description="The file; may be a glob.")
+    encoding: str | None = Field(default=None, description="Character encoding; not given: UTF-8.")
+    separator: str | None = Field(default=None, description="Column separator; not given: by the file's ending.")
+    infer_schema_length: int | None = Field(default=None, ge=1, description="Rows that polars looks at for types; not given: all.")
+    remove_top_rows: int = Field(default=0, ge=0, description="Lines above the header that are no part of the table.")
+    archive_folder: Path | None = Field(default=None, description="Where the file is moved after the unit's commit.")
+    dateformat: str | None = Field(default=None, description="strftime format of dates, for instance `%d/%m/%Y`.")
+    file_ending: str | None = Field(default=None, description="csv, tsv, json, ndjson or parquet, when the path does not say.")
+    null_values: tuple[str, ...] = Field(default=(), description="Words that mean a missing value, for instance `NA`.")
+    has_header: bool = Field(default=True, description="Whether the first line names the columns.")
+    extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
+
+    @field_validator("null_values", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield what is wrong with the file's description by itself."""
+        if not str(self.path).strip() or str(self.path) == ".":
+            yield "path", "the path is empty; write where the file is"
+        if self.separator is not None and len(self.separator.encode()) != 1:
+            yield "separator", f"{self.separator!r} is not one byte; write for instance ',' or '\\t'"
+        if self.encoding is not None:
+            import codecs
+
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                yield "encoding", f"{self.encoding!r} is no encoding that Python knows; write for instance 'utf-8' or 'cp1252'"
+
+
+class SourceApi(Definition):
+    """An API. Configuration only: your execute function does the calls."""
+
+    kind: Literal["api"] = "api"
+    base_url: str | None = Field(default=None, description="Where the API is; not given: the connection says.")
+    endpoint: str | None = Field(default=None, description="Path below the base URL.")
+    conn_id: str | None = Field(default=None, description="Airflow connection with host, login and password.")
+    method: str = Field(default="GET", description="HTTP method.")
+    headers: FrozenDict = Field(default_factory=FrozenDict, description="Headers without secrets; those belong to the connection.")
+    params: FrozenDict = Field(default_factory=FrozenDict, description="Query parameters.")
+    timeout_seconds: float | None = Field(default=None, gt=0, description="How long to wait for an answer.")
+    extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield what is wrong with the API's description by itself."""
+        if self.base_url is not None and "://" not in self.base_url:
+            yield "base_url", f"{self.base_url!r} has no scheme; write 'https://{self.base_url}'"
+
+
+SourceType = SourceModel | SourceFile | SourceApi | SourceHardcoded
+
+
+class Freshness(Definition):
+    """How recently the rows that a contract selects must have been loaded, by the database's clock."""
+
+    _positional: ClassVar[tuple[str, ...]] = ("within",)
+
+    within: Annotated[timedelta, BeforeValidator(read_duration)] = Field(
+        description="The greatest age, a timedelta or `36h`, `30d`, or an ISO 8601 duration."
+    )
+    scope: FreshnessScope = Field(
+        default=FreshnessScope.LATEST, description="`latest`: the newest load counts, `all`: the oldest, `head`: that of the last window."
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(self, within: timedelta | str, *, scope: FreshnessScope | str = FreshnessScope.LATEST) -> None: ...
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield what is wrong with the limit by itself."""
+        if self.within <= timedelta(0):
+            yield "within", f"{self.within} is no age that anything can have; write a positive duration such as timedelta(days=1)"
+
+
+class Source(Definition):
+    """One input: ``Source("raw.flights", contract=UpstreamContract.EXACT)``.
+
+    The name is a key that is looked up among all models: ``orders`` in the model's own schema, ``shop.orders``,
+    ``db.shop.orders``, ``*.orders`` in any schema, or a list of these. With a ``contract`` the source gates.
+    """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str = Field(description="The key; of a list of keys, the first.")
+    more_names: tuple[str, ...] = Field(default=(), description="The other keys of a list.")
+    type: Annotated[SourceType, Field(discriminator="kind")] | None = Field(
+        default_factory=SourceModel, description="What the input is and how it is read."
+    )
+    contract: UpstreamContract | None = Field(
+        default=None, description="How much of the input must be applied before a unit runs; not given: it never waits."
+    )
+    freshness: Freshness | None = Field(default=None, description="How recently it must have been loaded.")
+    alias: str | None = Field(default=None, description="The name in the execute function and the query; not given: the key's last part.")
+    optional: bool = Field(default=False, description="Whether a key that matches no model is fine.")
+    many: bool = Field(default=False, description="Whether the key may match several models.")
+    deactivate_for_dev: bool = Field(
+        default=False, description="In a run with a schema suffix: read production and do not wait."
+    )
+    max_lag: int = Field(
+        default=0, ge=0, description="How many of the input's last windows may be missing; what was missing is recorded with the unit."
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str | Sequence[str],
+            *,
+            type: SourceType | str | None = ...,
+            contract: UpstreamContract | str | None = None,
+            freshness: Freshness | None = None,
+            alias: str | None = None,
+            optional: bool = False,
+            many: bool = False,
+            deactivate_for_dev: bool = False,
+            max_lag: int = 0,
+            more_names: Sequence[str] = (),
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list_of_names(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            return {"name": data}
+        if isinstance(data, dict) and isinstance(data.get("name"), list | tuple) and data["name"]:
+            first, *others = data["name"]
+            return {**data, "name": first, "more_names": (*others, *data.get("more_names", ()))}
+        return data
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _word(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"kind": value.strip().lower()}
+        if isinstance(value, dict) and "kind" not in value:
+            return {"kind": "model", **value}
+        return value
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys, in order."""
+        return (self.name, *self.more_names)
+
+    @property
+    def kind(self) -> str:
+        """``model``, ``file``, ``api``, ``hardcoded`` or ``unknown``."""
+        return self.type.kind if self.type is not None else "unknown"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it stands for inputs that were not declared."""
+        return self.type is None
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether units wait for it."""
+        return self.contract is not None
+
+    @property
+    def is_relation(self) -> bool:
+        """Whether SQL can name it."""
+        return isinstance(self.type, SourceModel)
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it can match models of any schema, or of several."""
+        return bool(self.more_names) or self.name.startswith("*.")
+
+    @property
+    def alias_name(self) -> str:
+        """The name by which functions and queries know it: the alias, else the last part of the key."""
+        if self.alias is not None:
+            return self.alias
+        if isinstance(self.type, SourceFile):
+            # A file is often named after itself, and "orders.csv" is orders.
+            stem, dot, ending = self.name.rpartition(".")
+            if dot and ending.lower() in ("csv", "tsv", "json", "ndjson", "jsonl", "parquet", "txt", "gz", "zip"):
+                return stem.split(".")[-1].rpartition("/")[2]
+        return self.name.rpartition(".")[2]
+
+    def problems(self) -> Iterator[Finding]:
+        """Yield what is wrong with the source by itself."""
+        if self.is_unknown:
+            if not self.name.startswith(UNKNOWN_PREFIX):
+                yield "type", "None stands for inputs that nobody declared; write type=SourceModel(), SourceFile(...), SourceApi(...) or SourceHardcoded(...)"
+            return
+        if self.is_relation:
+            for key in self.keys:
+                if problem := key_problem(key):
+                    yield "name", problem
+            yield from self._place_problems()
+        elif not self.name.strip():
+            yield "name", "the name is empty; give the source a name"
+        yield from self._type_problems()
+        yield from self._gate_problems()
+        if not _ALIAS.fullmatch(self.alias_name):
+            yield "alias", f"{self.alias_name!r} cannot be the name of a parameter; give the source an alias such as alias={_as_alias(self.alias_name)!r}"
+
+    def _place_problems(self) -> Iterator[Finding]:
+        assert isinstance(self.type, SourceModel)
+        parts = self.name.split(".")
+        for field, given, named in (
+            ("schema", self.type.schema, parts[-2] if len(parts) > 1 else None),
+            ("catalog", self.type.catalog, parts[-3] if len(parts) > 2 else None),
+        ):
+            if given is None:
+                continue
+            if named is not None and named != given:
+                yield f"type.{field}", f"{given!r} contradicts the name {self.name!r}; keep one of the two"
+            elif problem := name_problem(given, field):
+                yield f"type.{field}", problem
+        if self.type.dsn_env_var and self.type.conn_id:
+            yield "type.conn_id", "dsn_env_var and conn_id both say where the relation is; keep one"
+
+    def _type_problems(self) -> Iterator[Finding]:
+        if self.type is not None:
+            for field, message in self.type.problems():
+                yield f"type.{field}", message
+
+    def _gate_problems(self) -> Iterator[Finding]:
+        if self.contract is not None and not self.is_relation:
+            yield (
+                "contract",
+                f"{self.contract.value!r} on a {type(self.type).__name__}: files, APIs and inline data have no state to wait for; "
+                "leave contract out, or load the input with a model of its own and wait for that",
+            )
+        if self.freshness is not None:
+            if self.contract is None:
+                yield "freshness", "there is no contract, so nothing selects the rows whose age is meant; add contract=..., for instance 'whole'"
+            elif self.contract is UpstreamContract.EXISTS:
+                yield "freshness", "'exists' never looks at rows, so there is no age; use another contract, or leave freshness out"
+            for field, message in self.freshness.problems():
+                yield f"freshness.{field}", message
+        if self.deactivate_for_dev and self.contract is None:
+            yield "deactivate_for_dev", "a source without contract is read from production in any case; leave it out, or add contract=..."
+        if self.max_lag and self.contract in (None, UpstreamContract.EXISTS, UpstreamContract.EXACT):
+            yield "max_lag", "lag is what a contract over several windows may miss; it needs contract 'encapsulate', 'through' or 'whole'"
+        if self.more_names and not self.many and not self.optional and len(set(self.keys)) < len(self.keys):
+            yield "name", "a key is listed twice; list each once"
+
+
+def key_problem(key: str) -> str | None:
+    """Say what is wrong with a key, or None."""
+    parts = key.split(".")
+    forms = "write 'orders', 'shop.orders', 'db.shop.orders' or '*.orders'"
+    if not 1 <= len(parts) <= 3 or not all(part.strip() for part in parts) or key != key.strip():
+        return f"{key!r} is no key; {forms}"
+    if "*" in parts[0] and (parts[0] != "*" or len(parts) != 2) or any("*" in part for part in parts[1:]):
+        return f"{key!r} has its star in the wrong place; {forms}"
+    return next((problem for part in parts if (problem := name_problem(part, "part of the key"))), None)
+
+
+def _as_alias(text: str) -> str:
+    alias = re.sub(r"\W+", "_", text).strip("_") or "source"
+    return alias if not alias[0].isdigit() else f"_{alias}"
