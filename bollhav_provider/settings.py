@@ -157,7 +157,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "cascade", _boolean, False, "Reset and run every window downstream of this run as well.", per_run=True
     ),
-    Option("lease_seconds", _whole_number(3), 120, "How long a unit's claim lasts without being renewed."),
+    Option(
+        "lease_seconds",
+        _whole_number(0),
+        0,
+        "How long a unit's claim lasts unrenewed; 0 for what the model says.",
+    ),
     Option(
         "advisory_locks",
         _one_of(*LOCK_MODES),
@@ -224,7 +229,7 @@ class Settings:
     reconcile: bool = False
     only: bool = False
     cascade: bool = False
-    lease_seconds: int = 120
+    lease_seconds: int = 0
     advisory_locks: str = "auto"
     prepared_statements: bool = True
     max_map_length: int = 1024
@@ -238,9 +243,9 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def lease(self) -> timedelta:
-        """How long a claim lasts without being renewed."""
-        return timedelta(seconds=self.lease_seconds)
+    def lease(self) -> timedelta | None:
+        """How long a claim lasts without being renewed; None for what the model says."""
+        return timedelta(seconds=self.lease_seconds) if self.lease_seconds else None
 
     @classmethod
     def resolve(

@@ -117,7 +117,12 @@ def describe(conn: psycopg.Connection[Any], query: Query, params: Params = None)
 
 
 def fetch(
-    conn: psycopg.Connection[Any], query: Query, params: Params = None, *, what: str = "the query"
+    conn: psycopg.Connection[Any],
+    query: Query,
+    params: Params = None,
+    *,
+    fields: tuple[Field, ...] | None = None,
+    what: str = "the query",
 ) -> pl.DataFrame:
     """Read a query's whole result.
 
@@ -125,13 +130,14 @@ def fetch(
         conn: any connection that is not in the middle of a COPY.
         query: a SELECT.
         params: its parameters.
+        fields: what :func:`describe` said, when it was asked before.
         what: named by errors.
 
     Raises:
         DataError: a value that polars cannot hold.
         psycopg.Error: whatever the server says.
     """
-    fields = describe(conn, query, params)
+    fields = fields if fields is not None else describe(conn, query, params)
     with _errors_named(what):
         if not fields or any(field.kind == "array" for field in fields):
             cursor = conn.execute(_carried(fields, query, params), params, binary=True, prepare=False)
@@ -147,6 +153,7 @@ def fetch_batches(
     params: Params = None,
     size: int = 100_000,
     *,
+    fields: tuple[Field, ...] | None = None,
     what: str = "the query",
 ) -> Iterator[pl.DataFrame]:
     """Read a query's result in frames of at most ``size`` rows; memory is bounded by one of them.
@@ -160,7 +167,7 @@ def fetch_batches(
     """
     if size < 1:
         raise DataError(f"{what}: a batch of {size} rows: ask for at least 1.")
-    fields = describe(conn, query, params)
+    fields = fields if fields is not None else describe(conn, query, params)
     with _errors_named(what):
         name = f"{_BATCH_CURSOR}_{next(_numbers)}"
         with psycopg.ServerCursor(conn, name, withhold=True) as cursor:

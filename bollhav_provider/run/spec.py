@@ -6,50 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4, uuid5
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Environment
 from bollhav_provider.settings import STATE_MODES, Settings
 from bollhav_provider.state import RunKey
-
-#: Namespace of the run ids that are derived from a DAG's run, so that a retry has the id of its first try.
-_RUNS = UUID("6ba5f1f4-6a5e-5b0a-9d0e-2f3f6d0f8c11")
-
-
-def run_key(
-    dag_id: str | None = None,
-    airflow_run_id: str | None = None,
-    task_id: str | None = None,
-    try_number: int | None = None,
-    who: str | None = None,
-    *,
-    clear_number: int = 0,
-) -> RunKey:
-    """Say who works.
-
-    Args:
-        dag_id: the DAG; None outside Airflow, where every call is a run of its own.
-        airflow_run_id: the DAG run. The run id follows from it and ``dag_id`` alone, so that a retry is the same run.
-        task_id: the task, for the history.
-        try_number: the task's try, for the history.
-        who: the person or program behind it, for the history.
-        clear_number: how often the whole DAG run was cleared; a cleared run is a new run, which resets again.
-    """
-    if dag_id is None or airflow_run_id is None:
-        run_id = uuid4()
-    else:
-        parts = [dag_id, airflow_run_id] + ([str(clear_number)] if clear_number else [])
-        run_id = uuid5(_RUNS, "\x1f".join(parts))
-    return RunKey(
-        run_id=run_id,
-        dag_id=dag_id,
-        airflow_run_id=airflow_run_id,
-        task_id=task_id,
-        try_number=try_number,
-        who=who,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +31,7 @@ class RunSpec:
         only: write the target alone and read its parents.
         cascade: reset and run the windows downstream too.
         reason: why windows are marked or reset by hand, for the record.
-        lease: how long a claim lasts without being renewed.
+        lease: how long a claim lasts without being renewed; None for what the model's state says.
         advisory_locks: ``auto``, ``on`` or ``off``: the session lock beside the lease.
     """
 
@@ -85,7 +47,7 @@ class RunSpec:
     only: bool = False
     cascade: bool = False
     reason: str | None = None
-    lease: timedelta = timedelta(seconds=120)
+    lease: timedelta | None = None
     advisory_locks: str = "auto"
 
     def __post_init__(self) -> None:
@@ -136,14 +98,14 @@ class RunSpec:
             "only": self.only,
             "cascade": self.cascade,
             "reason": self.reason,
-            "lease_seconds": self.lease.total_seconds(),
+            "lease_seconds": self.lease.total_seconds() if self.lease else None,
             "advisory_locks": self.advisory_locks,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunSpec:
         """Read what :meth:`to_json` wrote; keys that a newer writer added are ignored."""
-        window = value.get("window")
+        window, lease = value.get("window"), value.get("lease_seconds")
         return cls(
             run=RunKey.from_json(value["run"]),
             env=Environment.from_json(value.get("env") or {}),
@@ -157,6 +119,6 @@ class RunSpec:
             only=bool(value.get("only", False)),
             cascade=bool(value.get("cascade", False)),
             reason=value.get("reason"),
-            lease=timedelta(seconds=float(value.get("lease_seconds", 120))),
+            lease=timedelta(seconds=lease) if lease else None,
             advisory_locks=value.get("advisory_locks", "auto"),
         )
