@@ -1,0 +1,246 @@
+"""Coverage: the islands of a model's applied time, kept by triggers whoever writes the state rows.
+
+Gates and gap filling read one row per gap-free island instead of the rows below it. :func:`install` keeps the
+islands of a state table from then on, ours or another implementation's; where that is not allowed, gates read the
+rows and answer the same, only not as fast. Not seen by statement triggers: logical replication,
+``session_replication_role = replica``, a restore with triggers disabled; :func:`verify` finds, and :func:`rebuild`
+repairs, what those leave. Rule: Semantics, gates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+
+from bollhav_provider.exceptions import StateError
+from bollhav_provider.intervals import Interval, IntervalSet, as_utc
+from bollhav_provider.model import Environment
+from bollhav_provider.state.refs import Conn, StateRef
+from bollhav_provider.state.schema import LOCK_CLASS
+from bollhav_provider.state.shapes import raw
+
+log = logging.getLogger(__name__)
+
+#: Waiting longer for a lock on another implementation's table would queue its writers behind us.
+_LOCK_TIMEOUT = "2s"
+#: Above this size of a table its indexes are built without blocking its writers.
+_SMALL_BYTES = 16 * 1024 * 1024
+
+#: What gates want of a state table: (suffix of the index's name, definition).
+_INDEXES: tuple[tuple[str, str], ...] = (
+    ("outstanding", "(since) INCLUDE (until) WHERE status <> 'applied'"),
+    ("loaded", "(applied_at NULLS FIRST) WHERE status = 'applied'"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What the islands say and the rows do not, and the reverse.
+
+    Attributes:
+        kept: whether anybody keeps the islands of the table; when not, the other two say nothing.
+        false_coverage: covered by the islands, by no applied row. Gates open that should be shut.
+        false_gaps: covered by applied rows, by no island. Gates stay shut that should be open.
+    """
+
+    kept: bool
+    false_coverage: IntervalSet
+    false_gaps: IntervalSet
+
+    @property
+    def right(self) -> bool:
+        """Whether gates can rely on the islands, or do not use them."""
+        return not self.kept or not (self.false_coverage or self.false_gaps)
+
+
+def install(conn: Conn, ref: StateRef) -> bool:
+    """Keep the islands of a state table from now on, and index it for gates. One look when that is so already.
+
+    Args:
+        conn: in autocommit.
+        ref: an existing state table, whoever made it.
+
+    Returns:
+        Whether the islands are kept. False where this role may not, or the table was busy: gates then read its rows.
+    """
+    look = sql.SQL(
+        "SELECT {kept}(c.oid), pg_has_role(c.relowner, 'USAGE'), pg_relation_size(c.oid), "
+        "ARRAY(SELECT pg_get_expr(i.indpred, i.indrelid) || ' ' || pg_get_indexdef(i.indexrelid, 1, true) "
+        "      FROM pg_index i WHERE i.indrelid = c.oid AND i.indpred IS NOT NULL AND i.indisvalid) "
+        "FROM pg_class c WHERE c.oid = to_regclass(%s)"
+    ).format(kept=_function(ref, "kept"))
+    row = conn.execute(look, (_literal(ref),)).fetchone()
+    if row is None:
+        raise StateError(
+            f"{ref.full_name}: its state table {ref.schema}.{ref.table} does not exist: run the model once."
+        )
+    kept, owner, size, indexes = row
+    if not kept:
+        kept = _keep(conn, ref)
+    if owner:
+        _index(conn, ref, cast(int, size), cast(list[str], indexes))
+    return bool(kept)
+
+
+def install_all(conn: Conn, env: Environment, full_names: Iterable[str] | None = None) -> dict[str, bool]:
+    """Keep the islands of every registered model's state table, or of those named.
+
+    For the tables of another implementation, which never installs anything: a downstream calls it for its upstreams.
+
+    Returns:
+        By full name, whether the islands are kept.
+    """
+    query = sql.SQL(
+        "SELECT l.full_name, l.state_schema, l.state_table FROM {} l "
+        "WHERE to_regclass(format('%%I.%%I', l.state_schema, l.state_table)) IS NOT NULL "
+        "AND (%s::text[] IS NULL OR l.full_name = ANY(%s)) ORDER BY 1"
+    ).format(sql.Identifier(env.state_schema, "library"))
+    names = None if full_names is None else list(full_names)
+    done: dict[str, bool] = {}
+    for full_name, schema, table in conn.execute(query, (names, names)).fetchall():
+        if schema == env.state_schema:
+            done[full_name] = install(conn, StateRef(schema, table, full_name))
+    return done
+
+
+def islands(conn: Conn, ref: StateRef) -> IntervalSet:
+    """Return what the islands say, or the rows where nobody keeps islands."""
+    query = sql.SQL(
+        "SELECT range_agg(tstzrange(since, until)) FROM {} WHERE state = to_regclass(%s) HAVING {}(to_regclass(%s))"
+    ).format(sql.Identifier(ref.schema, "coverage"), _function(ref, "kept"))
+    row = conn.execute(query, (_literal(ref), _literal(ref))).fetchone()
+    return truth(conn, ref) if row is None else _set(row[0])
+
+
+def truth(conn: Conn, ref: StateRef) -> IntervalSet:
+    """Return what is covered as the applied rows say. Reads every row."""
+    row = conn.execute(
+        sql.SQL("SELECT {}(to_regclass(%s))").format(_function(ref, "truth")), (_literal(ref),)
+    ).fetchone()
+    return _set(row[0] if row else None)
+
+
+def verify(conn: Conn, ref: StateRef) -> Differences:
+    """Compare the islands with the rows, in one snapshot. Reads every row."""
+    query = sql.SQL(
+        "SELECT k.kept, CASE WHEN k.kept THEN i.islands - t.truth END, CASE WHEN k.kept THEN t.truth - i.islands END "
+        "FROM (SELECT {kept}(to_regclass(%(table)s)) AS kept) k, "
+        "     (SELECT coalesce(range_agg(tstzrange(since, until)), '{{}}') AS islands FROM {coverage} "
+        "       WHERE state = to_regclass(%(table)s)) i, "
+        "     (SELECT {truth}(to_regclass(%(table)s)) AS truth) t"
+    ).format(
+        kept=_function(ref, "kept"),
+        truth=_function(ref, "truth"),
+        coverage=sql.Identifier(ref.schema, "coverage"),
+    )
+    row = conn.execute(query, {"table": _literal(ref)}).fetchone()
+    assert row is not None
+    return Differences(bool(row[0]), _set(row[1]), _set(row[2]))
+
+
+def rebuild(conn: Conn, ref: StateRef) -> bool:
+    """Make the islands what the rows say; writers at work lose nothing. Returns whether they were wrong."""
+    with conn.transaction():
+        row = conn.execute(
+            sql.SQL("SELECT {}(to_regclass(%s))").format(_function(ref, "rebuild")), (_literal(ref),)
+        ).fetchone()
+    wrong = bool(row and row[0])
+    if wrong:
+        log.warning("%s: the coverage differed from its rows and was rebuilt", ref.full_name)
+    return wrong
+
+
+def forget_dropped(conn: Conn, env: Environment) -> int:
+    """Delete the islands of tables that no longer exist; returns how many tables there were."""
+    # a dropped table's regclass is a number that no relation has any more
+    statements = [
+        sql.SQL("DELETE FROM {} t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.state)").format(
+            sql.Identifier(env.state_schema, table)
+        )
+        for table in ("coverage", "coverage_head")
+    ]
+    with conn.transaction():
+        conn.execute(statements[0])
+        return conn.execute(statements[1]).rowcount
+
+
+def _keep(conn: Conn, ref: StateRef) -> bool:
+    try:
+        with conn.transaction():
+            conn.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_CLASS, ref.schema))
+            conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+            conn.execute("SET LOCAL client_min_messages = warning")
+            row = conn.execute(
+                sql.SQL("SELECT {}(to_regclass(%s))").format(_function(ref, "install")), (_literal(ref),)
+            ).fetchone()
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege) as exc:
+        log.info(
+            "%s: its coverage is not kept, gates read its rows (%s)",
+            ref.full_name,
+            str(exc).strip().splitlines()[0],
+        )
+        return False
+    if not (row and row[0]):
+        log.info(
+            "%s: this role may not install triggers on %s.%s, gates read its rows",
+            ref.full_name, ref.schema, ref.table,
+        )  # fmt: skip
+        return False
+    return True
+
+
+def _index(conn: Conn, ref: StateRef, size: int, present: list[str]) -> None:
+    for name, definition in _INDEXES:
+        if any(_serves(name, have) for have in present):
+            continue
+        # the name of an index is unique in its schema; a state table's name ends in a digest
+        index_name = f"{name}_{ref.table[-45:]}"
+        index = sql.Identifier(index_name)
+        concurrently = raw("" if size < _SMALL_BYTES else "CONCURRENTLY")
+        statement = sql.SQL("CREATE INDEX {} {} ON {} {}").format(
+            concurrently, index, ref.ident, raw(definition)
+        )
+        try:
+            if size >= _SMALL_BYTES:
+                conn.execute(
+                    sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(ref.schema, index_name))
+                )
+                conn.execute(statement)
+            else:
+                with conn.transaction():
+                    conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+                    conn.execute(statement)
+        except (psycopg.errors.DuplicateTable, psycopg.errors.LockNotAvailable) as exc:
+            log.info(
+                "%s: index %s is left for later (%s)", ref.full_name, name, str(exc).strip().splitlines()[0]
+            )
+
+
+def _serves(name: str, have: str) -> bool:
+    if name == "outstanding":
+        return "<> 'applied'" in have and "since" in have.split(" ")[-1]
+    return "= 'applied'" in have and "<>" not in have and "applied_at" in have
+
+
+def _function(ref: StateRef, name: str) -> sql.Identifier:
+    return sql.Identifier(ref.schema, f"coverage_{name}_1")
+
+
+def _literal(ref: StateRef) -> str:
+    return ref.ident.as_string()
+
+
+def _set(ranges: Any) -> IntervalSet:
+    if ranges is None:
+        return IntervalSet()
+    return IntervalSet(Interval(_utc(r.lower), _utc(r.upper)) for r in ranges)
+
+
+def _utc(value: datetime) -> datetime:
+    return as_utc(value, "instant")
