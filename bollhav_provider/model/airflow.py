@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from bollhav_provider.model.base import Definition, Finding, FrozenDict
 from bollhav_provider.model.grids import grid_problem
-from bollhav_provider.model.instants import read_duration, read_instant
+from bollhav_provider.model.instants import Duration, read_instant
 
 
 def import_path(value: Any) -> Any:
@@ -35,8 +35,7 @@ def _several(value: Any) -> Any:
     return (import_path(value),)
 
 
-Duration = Annotated[timedelta, BeforeValidator(read_duration)]
-Callbacks = Annotated[tuple[str, ...], BeforeValidator(_several)]
+Callbacks = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | list[str])]
 
 
 class AirflowOptions(Definition):
@@ -48,8 +47,12 @@ class AirflowOptions(Definition):
         "`assets`: after its upstreams in any case; null: never by itself; or the cron of a model without windows.",
     )
     tz: str = Field(default="UTC", description="IANA zone of a cron in `schedule`.")
-    start_date: datetime | None = Field(default=None, description="First instant that is scheduled; not given: the contract's begin.")
-    end_date: datetime | None = Field(default=None, description="Last instant that is scheduled; not given: the contract's end.")
+    start_date: datetime | None = Field(
+        default=None, description="First instant that is scheduled; not given: the contract's begin."
+    )
+    end_date: datetime | None = Field(
+        default=None, description="Last instant that is scheduled; not given: the contract's end."
+    )
     catchup: bool | None = Field(default=None, description="Whether runs are made for windows that passed meanwhile.")
     max_active_runs: int | None = Field(default=None, ge=1, description="Runs of the DAG at a time.")
     max_active_tasks: int | None = Field(default=None, ge=1, description="Tasks of the DAG at a time.")
@@ -72,12 +75,16 @@ class AirflowOptions(Definition):
     poke_interval: Duration | None = Field(default=None, description="Between two looks at a gate.")
     sensor_timeout: Duration | None = Field(default=None, description="After which a waiting gate gives up.")
     soft_fail: bool | None = Field(default=None, description="Whether a gate that gave up skips instead of failing.")
-    on_failure_callback: Callbacks = Field(default=(), description="Functions, or their import paths `module:function`.")
+    on_failure_callback: Callbacks = Field(
+        default=(), description="Functions, or their import paths `module:function`."
+    )
     on_success_callback: Callbacks = Field(default=(), description="Functions, or their import paths.")
     on_retry_callback: Callbacks = Field(default=(), description="Functions, or their import paths.")
     on_skipped_callback: Callbacks = Field(default=(), description="Functions, or their import paths.")
     dag_args: FrozenDict = Field(default_factory=FrozenDict, description="Other arguments of the DAG, as they are.")
-    task_args: FrozenDict = Field(default_factory=FrozenDict, description="Other arguments of the executing task, as they are.")
+    task_args: FrozenDict = Field(
+        default_factory=FrozenDict, description="Other arguments of the executing task, as they are."
+    )
 
     @field_validator("start_date", mode="before")
     @classmethod
@@ -96,7 +103,11 @@ class AirflowOptions(Definition):
 
     def given(self) -> dict[str, Any]:
         """Return the options that are given and not empty, by name."""
-        return {name: value for name in type(self).model_fields if name in self.model_fields_set and (value := getattr(self, name)) is not None}
+        return {
+            name: value
+            for name in type(self).model_fields
+            if name in self.model_fields_set and (value := getattr(self, name)) is not None
+        }
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the options by themselves."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bollhav_provider.exceptions import DefinitionError, Problem
 
@@ -72,6 +72,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def _one_or_several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+#: Several words, or one that needs no list around it.
+Words = Annotated[tuple[str, ...], BeforeValidator(_one_or_several, json_schema_input_type=str | list[str])]
+
+
 class Definition(BaseModel):
     """A piece of a model's definition.
 
@@ -90,7 +98,11 @@ class Definition(BaseModel):
         cls = type(self)
         if len(args) > len(cls._positional):
             taken = f"by position only {', '.join(cls._positional)}" if cls._positional else "no argument by position"
-            problems.append(Problem(cls._label(data), "arguments", f"{cls.__name__} takes {taken}; name the others, as in name=value"))
+            problems.append(
+                Problem(
+                    cls._label(data), "arguments", f"{cls.__name__} takes {taken}; name the others, as in name=value"
+                )
+            )
         for name, value in zip(cls._positional, args, strict=False):
             if name in data:
                 problems.append(Problem(cls._label(data), name, "given twice, by position and by name; keep one"))
@@ -138,8 +150,13 @@ class Definition(BaseModel):
                 yield Problem(label, path, f"unknown argument{hint}")
             elif item["type"] == "missing":
                 yield Problem(label, path, f"missing; write {item['loc'][-1]}=...")
+            elif item["type"] == "union_tag_invalid":
+                words = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
+                hint = did_you_mean(str(item["ctx"]["tag"]), words)
+                yield Problem(label, path, f"{item['ctx']['tag']!r} is none of {', '.join(words)}{hint}")
             else:
-                message = item["msg"].removeprefix("Value error, ")
+                # What the rule's own message starts with is not said twice.
+                message = item["msg"].removeprefix("Value error, ").removeprefix(f"{path.rpartition('.')[2]}: ")
                 given = "" if cause is not None else f", not {item['input']!r}"
                 yield Problem(label, path or "arguments", message.replace("Input should be", "must be") + given)
 

@@ -7,22 +7,18 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from bollhav_provider.model.base import Definition, Finding
+from bollhav_provider.model.base import Definition, Finding, Words
 from bollhav_provider.model.enums import Severity
-from bollhav_provider.model.instants import read_duration
+from bollhav_provider.model.instants import Duration
 from bollhav_provider.model.names import TableId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def _columns(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-Columns = Annotated[tuple[str, ...], BeforeValidator(_columns), Field(min_length=1)]
+Columns = Annotated[Words, Field(min_length=1)]
 Scalar = bool | int | float | Decimal | date | datetime | str
 Bound = int | float | Decimal | date | datetime | str
 
@@ -30,8 +26,12 @@ Bound = int | float | Decimal | date | datetime | str
 class Check(Definition):
     """What all checks have; use one of the kinds below it."""
 
-    name: str | None = Field(default=None, description="What the check is called in messages; not given: made of what it checks.")
-    severity: Severity = Field(default=Severity.ERROR, description="`error`: publish nothing; `warn`: publish and record.")
+    name: str | None = Field(
+        default=None, description="What the check is called in messages; not given: made of what it checks."
+    )
+    severity: Severity = Field(
+        default=Severity.ERROR, description="`error`: publish nothing; `warn`: publish and record."
+    )
     description: str | None = Field(default=None, description="Why the check is there.")
 
     @property
@@ -58,7 +58,12 @@ class NotNull(Check):
     if TYPE_CHECKING:
 
         def __init__(
-            self, columns: str | Sequence[str], *, severity: Severity | str = ..., name: str | None = None, description: str | None = None
+            self,
+            columns: str | Sequence[str],
+            *,
+            severity: Severity | str = ...,
+            name: str | None = None,
+            description: str | None = None,
         ) -> None: ...
 
 
@@ -72,7 +77,12 @@ class Unique(Check):
     if TYPE_CHECKING:
 
         def __init__(
-            self, columns: str | Sequence[str], *, severity: Severity | str = ..., name: str | None = None, description: str | None = None
+            self,
+            columns: str | Sequence[str],
+            *,
+            severity: Severity | str = ...,
+            name: str | None = None,
+            description: str | None = None,
         ) -> None: ...
 
 
@@ -133,7 +143,9 @@ class Relationship(Check):
     _positional: ClassVar[tuple[str, ...]] = ("column", "to")
     kind: Literal["relationship"] = "relationship"
     column: str = Field(description="The column.")
-    to: str = Field(description="The other relation: `schema.name`, or a declared source, whose suffix it then follows.")
+    to: str = Field(
+        description="The other relation: `schema.name`, or a declared source, whose suffix it then follows."
+    )
     to_column: str | None = Field(default=None, description="The other relation's column; not given: of the same name.")
 
     if TYPE_CHECKING:
@@ -179,7 +191,7 @@ class ColumnFreshness(Check):
     _positional: ClassVar[tuple[str, ...]] = ("column", "within")
     kind: Literal["column_freshness"] = "column_freshness"
     column: str = Field(description="The column.")
-    within: Annotated[timedelta, BeforeValidator(read_duration)] = Field(description="The greatest age of its newest value.")
+    within: Duration = Field(description="The greatest age of its newest value.")
 
     if TYPE_CHECKING:
 
@@ -196,7 +208,10 @@ class ColumnFreshness(Check):
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the limit."""
         if self.within <= timedelta(0):
-            yield "within", f"{self.within} is no age that anything can have; write a positive duration such as timedelta(days=1)"
+            yield (
+                "within",
+                f"{self.within} is no age that anything can have; write a positive duration such as timedelta(days=1)",
+            )
 
 
 class Expression(Check):

@@ -23,9 +23,12 @@ class Column(Definition):
     _positional: ClassVar[tuple[str, ...]] = ("name", "type")
 
     name: str = Field(description="The column's name, in the case that it shall have in PostgreSQL.")
-    type: str = Field(description="A PostgreSQL type, for instance `numeric(6,1)`, `timestamptz`, `text[]` or `shop.mood`.")
+    type: str = Field(
+        description="A PostgreSQL type, for instance `numeric(6,1)`, `timestamptz`, `text[]` or `shop.mood`."
+    )
     nullable: bool = Field(
-        default=True, description="Whether the column may hold NULL. Not given: true, but false for a primary key or an identity."
+        default=True,
+        description="Whether the column may hold NULL. Not given: true, but false for a primary key or an identity.",
     )
     primary_key: bool = Field(default=False, description="Whether the column is part of the primary key.")
     unique: bool = Field(default=False, description="Whether no two rows may have the same value in this column.")
@@ -34,7 +37,8 @@ class Column(Definition):
         description="Lets a nullable column be part of a key, where two NULLs then are the same: UNIQUE NULLS NOT DISTINCT, PostgreSQL 15 and later.",
     )
     partition_on: bool = Field(
-        default=False, description="Whether the column says which window a row belongs to: a date, a timestamp or a timestamptz."
+        default=False,
+        description="Whether the column says which window a row belongs to: a date, a timestamp or a timestamptz.",
     )
     order_by: bool = Field(
         default=False,
@@ -45,12 +49,16 @@ class Column(Definition):
     identity: Literal[False, "always", "by default"] = Field(
         default=False, description="Numbers rows: true or `always`, or `by default` to accept given numbers."
     )
-    generated: str | None = Field(default=None, description="An SQL expression over other columns, stored with the row.")
+    generated: str | None = Field(
+        default=None, description="An SQL expression over other columns, stored with the row."
+    )
     allow: Annotated[tuple[Allow, ...], BeforeValidator(_words)] = Field(
-        default=(), description="Changes that may be made to values that the column cannot hold exactly; by default they are refused."
+        default=(),
+        description="Changes that may be made to values that the column cannot hold exactly; by default they are refused.",
     )
     naive_tz: str | None = Field(
-        default=None, description="The zone of datetimes that carry none, and of a column of type timestamp; by default they are refused or UTC."
+        default=None,
+        description="The zone of datetimes that carry none, and of a column of type timestamp; by default they are refused or UTC.",
     )
 
     if TYPE_CHECKING:
@@ -109,7 +117,10 @@ class Column(Definition):
                 "choose one of type date, timestamp or timestamptz",
             )
         if self.identity and (kind.is_array or kind.name not in ("smallint", "integer", "bigint")):
-            yield "identity", f"PostgreSQL numbers smallint, integer and bigint only, not {self.type}; write type 'bigint'"
+            yield (
+                "identity",
+                f"PostgreSQL numbers smallint, integer and bigint only, not {self.type}; write type 'bigint'",
+            )
         made_by = [what for what in ("default", "identity", "generated") if getattr(self, what)]
         if len(made_by) > 1:
             yield made_by[1], f"{' and '.join(made_by)} exclude each other; keep one"
@@ -119,7 +130,10 @@ class Column(Definition):
         if self.naive_tz is not None:
             yield from self._naive_tz_problems(kind)
         if self.primary_key and self.unique:
-            yield "unique", "a primary key column needs no unique=True; for a key of several columns use an Index with unique=True"
+            yield (
+                "unique",
+                "a primary key column needs no unique=True; for a key of several columns use an Index with unique=True",
+            )
 
     def _naive_tz_problems(self, kind: PgType) -> Iterator[Finding]:
         from zoneinfo import ZoneInfo
@@ -129,7 +143,10 @@ class Column(Definition):
         try:
             ZoneInfo(str(self.naive_tz))
         except (KeyError, ValueError, OSError):
-            yield "naive_tz", f"{self.naive_tz!r} is no zone of the IANA database; write one such as 'Europe/Berlin' or 'UTC'"
+            yield (
+                "naive_tz",
+                f"{self.naive_tz!r} is no zone of the IANA database; write one such as 'Europe/Berlin' or 'UTC'",
+            )
 
 
 def is_partition_type(kind: PgType) -> bool:
@@ -144,9 +161,13 @@ class Index(Definition):
 
     columns: tuple[str, ...] = Field(min_length=1, description="The columns, in order.")
     unique: bool = Field(default=False, description="Whether no two rows may agree in all the columns.")
-    name: str | None = Field(default=None, description="The index's name; not given: made of the table and the columns.")
+    name: str | None = Field(
+        default=None, description="The index's name; not given: made of the table and the columns."
+    )
     method: str = Field(default="btree", description="The access method: btree, hash, gin, gist, brin or spgist.")
-    where: str | None = Field(default=None, description="An SQL condition; the index then holds only the rows that meet it.")
+    where: str | None = Field(
+        default=None, description="An SQL condition; the index then holds only the rows that meet it."
+    )
 
     if TYPE_CHECKING:
 

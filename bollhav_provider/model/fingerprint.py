@@ -23,7 +23,9 @@ def inline_content_hash(model: Model) -> str | None:
 
     One inline input alone keeps its own fingerprint.
     """
-    found = [(source.name, source.type.content_hash) for source in model.upstream if isinstance(source.type, SourceHardcoded)]
+    found = [
+        (source.name, source.type.content_hash) for source in model.upstream if isinstance(source.type, SourceHardcoded)
+    ]
     if len(found) == 1:
         return found[0][1]
     return _digest(sorted(found)) if found else None
@@ -35,7 +37,9 @@ def definition_fingerprint(model: Model) -> str:
 
 
 def _digest(content: Any) -> str:
-    return sha256(json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+    return sha256(
+        json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
+    ).hexdigest()
 
 
 def _canonical(value: Any) -> Any:

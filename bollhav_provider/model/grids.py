@@ -32,13 +32,15 @@ def grid_problem(cron: str, tz: str) -> tuple[str, str] | None:
         try:
             grid_of("@daily", tz)
         except GridError:
-            return "tz", str(error)
-        return "cron", str(error)
+            return "tz", str(error).removeprefix("tz: ")
+        return "cron", str(error).removeprefix("chunk: ")
     return None
 
 
 @lru_cache(maxsize=1024)
-def cell_problem(outer_cron: str, inner_cron: str, tz: str, *, outer: str = "window", inner: str = "chunk") -> str | None:
+def cell_problem(
+    outer_cron: str, inner_cron: str, tz: str, *, outer: str = "window", inner: str = "chunk"
+) -> str | None:
     """Say that a tick of one cron is no tick of another, or None.
 
     The ticks of fourteen months are compared, up to two thousand: both clock changes, a leap day and every month lie within.

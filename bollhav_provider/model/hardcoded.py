@@ -22,7 +22,9 @@ class SourceHardcoded(Definition):
     """Data written inline: exactly one of ``rows`` and ``sql``."""
 
     kind: Literal["hardcoded"] = "hardcoded"
-    rows: tuple[FrozenDict, ...] | None = Field(default=None, description="The rows, one mapping each; the keys are the columns.")
+    rows: tuple[FrozenDict, ...] | None = Field(
+        default=None, description="The rows, one mapping each; the keys are the columns."
+    )
     sql: str | None = Field(default=None, description="A SELECT or VALUES that reads no table and yields the rows.")
     extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
 
@@ -37,7 +39,11 @@ class SourceHardcoded(Definition):
 
         It depends on the values, their types and the order of rows and columns, and on nothing else.
         """
-        content = {"sql": self.sql} if self.rows is None else {"columns": self.columns, "rows": [plain(row) for row in self.rows]}
+        content = (
+            {"sql": self.sql}
+            if self.rows is None
+            else {"columns": self.columns, "rows": [plain(row) for row in self.rows]}
+        )
         text = json.dumps(content, ensure_ascii=True, allow_nan=True, separators=(",", ":"))
         return sha256(text.encode("ascii")).hexdigest()
 
@@ -57,7 +63,9 @@ class SourceHardcoded(Definition):
             data = {name: [thaw(row.get(name)) for row in self.rows] for name in columns}
             return pl.DataFrame(data, strict=True, infer_schema_length=None)
         if conn is None:
-            raise ValueError("SourceHardcoded(sql=...) is read by the database; pass an open connection, as in to_dataframe(conn)")
+            raise ValueError(
+                "SourceHardcoded(sql=...) is read by the database; pass an open connection, as in to_dataframe(conn)"
+            )
         cursor = conn.cursor()
         try:
             cursor.execute(self.sql)

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
 
 from bollhav_provider.intervals import as_utc
 
 _SHORT = re.compile(r"(\d+)\s*(s|m|h|d|w)", re.IGNORECASE)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def read_duration(value: Any) -> Any:
+    """Turn ``30m``, ``36h`` or ``7d`` into a timedelta and leave everything else to pydantic (ISO 8601, seconds)."""
+    if isinstance(value, str) and (match := _SHORT.fullmatch(value.strip())):
+        return timedelta(**{_UNITS[match[2].lower()]: int(match[1])})
+    return value
+
+
+#: A timedelta, ``30m``, ``36h`` or ``7d``, an ISO 8601 duration, or a number of seconds.
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(read_duration),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": r"^(\d+\s*[smhdwSMHDW]|-?P.+|.*:.*)$"}, {"type": "number"}]}
+    ),
+]
 
 
 def read_instant(value: Any, field: str) -> datetime | None:
@@ -25,19 +44,11 @@ def read_instant(value: Any, field: str) -> datetime | None:
     if value is None:
         return None
     if isinstance(value, date) and not isinstance(value, datetime):
-        raise ValueError(f"{field} is the date {value.isoformat()}, which is no instant; write '{value.isoformat()}T00:00+00:00'")
+        raise ValueError(f"{value.isoformat()} is a date and no instant; write '{value.isoformat()}T00:00+00:00'")
     if isinstance(value, str) and value.strip().lower().lstrip("+-") in ("infinity", "inf", "now", "today"):
-        raise ValueError(f"{field} is {value!r}; leave {field} out for an open {field}, or write a fixed instant")
+        raise ValueError(
+            f"{value!r} is no fixed instant; leave {field} out for an open {field}, or write one such as '2024-01-01T00:00Z'"
+        )
     if not isinstance(value, str | datetime):
-        raise ValueError(f"{field} is {value!r}, which is no instant; write an ISO 8601 string such as '2024-01-01T00:00+00:00'")
-    try:
-        return as_utc(value, field)
-    except OverflowError:
-        raise ValueError(f"{field} is {value}, outside the years 0001 to 9999 in UTC; leave it out for an open one") from None
-
-
-def read_duration(value: Any) -> Any:
-    """Turn ``30m``, ``36h`` or ``7d`` into a timedelta and leave everything else to pydantic (ISO 8601, seconds)."""
-    if isinstance(value, str) and (match := _SHORT.fullmatch(value.strip())):
-        return timedelta(**{_UNITS[match[2].lower()]: int(match[1])})
-    return value
+        raise ValueError(f"{value!r} is no instant; write an ISO 8601 string such as '2024-01-01T00:00+00:00'")
+    return as_utc(value, field)

@@ -48,7 +48,10 @@ class Lineage:
 
     def to_json(self) -> dict[str, Any]:
         """Return both ends as JSON."""
-        return {"inputs": [item.to_json() for item in self.inputs], "outputs": [item.to_json() for item in self.outputs]}
+        return {
+            "inputs": [item.to_json() for item in self.inputs],
+            "outputs": [item.to_json() for item in self.outputs],
+        }
 
 
 def dataset_name(table: TableId, database: str | None = None) -> str:
@@ -61,7 +64,9 @@ def dataset_name(table: TableId, database: str | None = None) -> str:
     return ".".join(part for part in (table.catalog or database, table.schema, table.name) if part)
 
 
-def lineage_of(model: Model, env: Environment, namespace: str = POSTGRES_NAMESPACE, database: str | None = None) -> Lineage:
+def lineage_of(
+    model: Model, env: Environment, namespace: str = POSTGRES_NAMESPACE, database: str | None = None
+) -> Lineage:
     """Return a model's inputs and outputs.
 
     Args:
@@ -71,7 +76,11 @@ def lineage_of(model: Model, env: Environment, namespace: str = POSTGRES_NAMESPA
         database: the database of relations that name no catalog.
     """
     output = Dataset(namespace, dataset_name(env.table(model.identity), database), "model")
-    inputs = [dataset for source in (*model.upstream, *model.inferred) for dataset in _inputs(model, source, env, namespace, database)]
+    inputs = [
+        dataset
+        for source in (*model.upstream, *model.inferred)
+        for dataset in _inputs(model, source, env, namespace, database)
+    ]
     return Lineage(tuple(dict.fromkeys(inputs)), (output,))
 
 
@@ -95,7 +104,9 @@ def _inputs(model: Model, source: Source, env: Environment, namespace: str, data
 
 def _api(source: Source, api: SourceApi) -> Dataset:
     if api.base_url is None:
-        return Dataset(f"airflow://{api.conn_id}" if api.conn_id else INLINE_NAMESPACE, api.endpoint or source.name, "api")
+        return Dataset(
+            f"airflow://{api.conn_id}" if api.conn_id else INLINE_NAMESPACE, api.endpoint or source.name, "api"
+        )
     scheme, _, rest = api.base_url.partition("://")
     host, _, path = rest.partition("/")
     # A user name or password in the address is nobody's business.

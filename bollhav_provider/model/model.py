@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid5
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from bollhav_provider.exceptions import DefinitionError, DefinitionWarning, Problem
 from bollhav_provider.model.airflow import AirflowOptions
-from bollhav_provider.model.base import Definition, Finding, did_you_mean
+from bollhav_provider.model.base import Definition, Finding, Words, did_you_mean
 from bollhav_provider.model.checks import AnyCheck
 from bollhav_provider.model.column import Column
 from bollhav_provider.model.enums import Materialization, Temporality, WriteMode
 from bollhav_provider.model.environment import Environment
-from bollhav_provider.model.names import TableId, staging_table_name, state_table_name
+from bollhav_provider.model.names import TableId, quote, staging_table_name, state_table_name
 from bollhav_provider.model.people import Curfew, People, Tags
 from bollhav_provider.model.signature import Parameter, location, read_parameters
-from bollhav_provider.model.source import UNKNOWN_PREFIX, Source, SourceHardcoded, SourceModel
+from bollhav_provider.model.source import UNKNOWN_PREFIX, Source, SourceModel
 from bollhav_provider.model.state import State
 from bollhav_provider.model.target import KeyConstraint, Target
 from bollhav_provider.model.timing import Batch, Contract
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNKNOWN_SPACE = UUID("6f0e2a53-9d0b-5c1e-8a41-2f6d1f0f7b8e")
-
-
-def _several(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
 
 
 class Model(Definition):
@@ -53,24 +49,36 @@ class Model(Definition):
     )
     materialization: Materialization = Field(default=Materialization.TABLE, description="`table` or `view`.")
     contract: Contract = Field(default_factory=Contract, description="The range that the model promises to hold.")
-    batching: Batch | None = Field(default=None, description="How the range is cut into units; not given: one unit without bounds.")
+    batching: Batch | None = Field(
+        default=None, description="How the range is cut into units; not given: one unit without bounds."
+    )
     upstream: tuple[Source, ...] = Field(default=(), description="All inputs; those with a contract gate.")
     state: State | None = Field(default=None, description="Track progress in the library. Gates need it.")
     query: str | None = Field(
         default=None,
         description="The SELECT that computes the rows inside PostgreSQL, with inputs as `{alias}` and the window as `%(since)s`, `%(until)s`.",
     )
-    library: bool = Field(default=False, description="Register a view, or a table without state, so that others can wait for it.")
-    enabled: bool = Field(default=True, description="False: stays in the graph as a node that is read and never written.")
+    library: bool = Field(
+        default=False, description="Register a view, or a table without state, so that others can wait for it."
+    )
+    enabled: bool = Field(
+        default=True, description="False: stays in the graph as a node that is read and never written."
+    )
     tags: Tags = Field(default_factory=Tags, description="Words to select models by.")
-    description: str | None = Field(default=None, description="What the model is; becomes the table's comment and the DAG's text.")
+    description: str | None = Field(
+        default=None, description="What the model is; becomes the table's comment and the DAG's text."
+    )
     people: People = Field(default_factory=People, description="Who answers for the model.")
     curfew: Curfew | None = Field(default=None, description="Times of day at which no unit starts.")
-    checks: tuple[AnyCheck, ...] = Field(default=(), description="What must hold for new rows before they are published.")
-    key: Annotated[tuple[str, ...], BeforeValidator(_several)] = Field(
+    checks: tuple[AnyCheck, ...] = Field(
+        default=(), description="What must hold for new rows before they are published."
+    )
+    key: Words = Field(
         default=(), description="The columns by which UPSERT finds a row again; not given: the primary key."
     )
-    airflow: AirflowOptions = Field(default_factory=AirflowOptions, description="Arguments of the model's DAG and tasks.")
+    airflow: AirflowOptions = Field(
+        default_factory=AirflowOptions, description="Arguments of the model's DAG and tasks."
+    )
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
     _parameters: tuple[Parameter, ...] = PrivateAttr(default=())
@@ -299,8 +307,16 @@ class Model(Definition):
             if name == source.alias_name or name in source.keys:
                 return source
         known = list(dict.fromkeys(word for source in self.inputs for word in (*source.keys, source.alias_name)))
-        hint = did_you_mean(name, known) or (f"; declared are {', '.join(known)}" if known else "; the model declares no inputs")
-        raise DefinitionError([Problem(self.full_name, "upstream", f"{name!r} is not declared{hint}, or add Source({name!r}) to upstream")])
+        hint = did_you_mean(name, known) or (
+            f"; declared are {', '.join(known)}" if known else "; the model declares no inputs"
+        )
+        raise DefinitionError(
+            [
+                Problem(
+                    self.full_name, "upstream", f"{name!r} is not declared{hint}, or add Source({name!r}) to upstream"
+                )
+            ]
+        )
 
     def table_of(self, source: Source, key: str | None = None) -> TableId | None:
         """Return the relation that a key of a source means by itself, without suffix; None for ``*.name`` or what is no relation.
@@ -344,21 +360,33 @@ class Model(Definition):
                 "api": "it is an API: call it in the execute function",
                 "hardcoded": "it is inline data: name it as a parameter of the execute function and read its .data, or call its to_dataframe()",
             }[source.kind]
-            raise DefinitionError([Problem(self.full_name, "upstream", f"ref({name!r}): {how}; SQL has no name for it")])
+            raise DefinitionError(
+                [Problem(self.full_name, "upstream", f"ref({name!r}): {how}; SQL has no name for it")]
+            )
         found = table or (None if source.is_wildcard else self.table_of(source))
         if found is None:
             raise DefinitionError(
-                [Problem(self.full_name, "upstream", f"ref({name!r}): it can be several relations; use the .ref of each Upstream in the function's list")]
+                [
+                    Problem(
+                        self.full_name,
+                        "upstream",
+                        f"ref({name!r}): it can be several relations; use the .ref of each Upstream in the function's list",
+                    )
+                ]
             )
         return self._sql_name(self.place(source, found, env))
 
     def _sql_name(self, table: TableId) -> str:
         # A relation of another catalog keeps it, so that PostgreSQL refuses it instead of reading one of the same name here.
         foreign = table.catalog is not None and table.catalog != self.target.catalog
-        return f"{_quoted_catalog(table)}{table.quoted}" if foreign else table.quoted
+        return f"{quote(str(table.catalog))}.{table.quoted}" if foreign else table.quoted
 
     def render_query(
-        self, env: Environment | None = None, *, tables: Mapping[str, TableId] | None = None, for_parameters: bool = True
+        self,
+        env: Environment | None = None,
+        *,
+        tables: Mapping[str, TableId] | None = None,
+        for_parameters: bool = True,
     ) -> str:
         """Return the query with its inputs filled in.
 
@@ -374,11 +402,17 @@ class Model(Definition):
         from bollhav_provider.model.sqltext import render
 
         if self.query is None:
-            raise DefinitionError([Problem(self.full_name, "query", "the model has none; its rows come from an execute function")])
+            raise DefinitionError(
+                [Problem(self.full_name, "query", "the model has none; its rows come from an execute function")]
+            )
         bound = tables or {}
-        return render(self.query, lambda alias: self.ref(alias, env, table=bound.get(alias)), for_parameters=for_parameters)
+        return render(
+            self.query, lambda alias: self.ref(alias, env, table=bound.get(alias)), for_parameters=for_parameters
+        )
 
-    def lineage(self, env: Environment | None = None, *, namespace: str = "postgres", database: str | None = None) -> Lineage:
+    def lineage(
+        self, env: Environment | None = None, *, namespace: str = "postgres", database: str | None = None
+    ) -> Lineage:
         """Return inputs and outputs in the naming of OpenLineage.
 
         Args:
@@ -410,29 +444,45 @@ class Model(Definition):
         """
         problems: list[Finding] = []
         if not callable(function):
-            raise DefinitionError([Problem(self.full_name, "execute", f"{function!r} is no function; write @model.execute above a def")])
+            raise DefinitionError(
+                [Problem(self.full_name, "execute", f"{function!r} is no function; write @model.execute above a def")]
+            )
         field = f"execute: {location(function)}"
         if self.query is not None:
             problems.append((field, "the model has a query, which computes its rows; remove the query or the function"))
         elif self.is_view:
-            problems.append((field, "a view is its query and has no function; write query=..., or materialization='table'"))
+            problems.append(
+                (field, "a view is its query and has no function; write query=..., or materialization='table'")
+            )
         if self._function is not None and location(self._function) != location(function):
             problems.append((field, f"the model already has the function {location(self._function)}; keep one"))
         parameters, found = read_parameters(function, {source.alias_name: source for source in self.sources})
         problems.extend(found)
+        for parameter in parameters:
+            if parameter.inferred and parameter.name == self.target.name:
+                where = f"{field}: parameter {parameter.name!r}"
+                problems.append(
+                    (where, "it means the model itself; declare the source that is meant, with this name as its alias")
+                )
         if problems:
             raise DefinitionError([Problem(self.full_name, where, message) for where, message in problems])
         self._function, self._parameters = function, parameters
         return function
+
+    def check_environment(self, env: Environment) -> None:
+        """Check that every name still fits when the suffixes of an environment are added.
+
+        Raises:
+            DefinitionError: with one problem for each name that PostgreSQL would cut.
+        """
+        from bollhav_provider.model.rules import environment_problems
+
+        problems = [Problem(self.full_name, field, message) for field, message in environment_problems(self, env)]
+        if problems:
+            raise DefinitionError(problems)
 
     def problems(self) -> Iterator[Finding]:
         """Yield everything that is wrong with the definition; a model that exists has nothing."""
         from bollhav_provider.model.rules import definition_problems
 
         return definition_problems(self)
-
-
-def _quoted_catalog(table: TableId) -> str:
-    from bollhav_provider.model.names import quote
-
-    return f"{quote(table.catalog)}." if table.catalog else ""

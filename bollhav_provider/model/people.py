@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from bollhav_provider.model.base import Definition, Finding
+from bollhav_provider.model.base import Definition, Finding, Words
 from bollhav_provider.model.grids import grid_problem
 
 if TYPE_CHECKING:
@@ -61,16 +61,13 @@ class Tags(tuple[str, ...]):
 class People(Definition):
     """Who answers for a model."""
 
-    owner: str | None = Field(default=None, description="The person or team that answers for the model; shown as Airflow's owner.")
-    email: tuple[str, ...] = Field(default=(), description="Addresses to write to.")
+    owner: str | None = Field(
+        default=None, description="The person or team that answers for the model; shown as Airflow's owner."
+    )
+    email: Words = Field(default=(), description="Addresses to write to.")
     team: str | None = Field(default=None, description="The team.")
-    stewards: tuple[str, ...] = Field(default=(), description="People who know what the data mean.")
+    stewards: Words = Field(default=(), description="People who know what the data mean.")
     slack: str | None = Field(default=None, description="The channel in which to ask.")
-
-    @field_validator("email", "stewards", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the people by themselves."""
@@ -85,7 +82,8 @@ class Curfew(Definition):
     """Times of day at which no unit of the model starts: ``Curfew(ranges=[("22:00", "06:00")], tz="Europe/Stockholm")``."""
 
     ranges: tuple[tuple[time, time], ...] = Field(
-        min_length=1, description="From, up to but not including, to; a range may pass midnight and then belongs to the day it starts on."
+        min_length=1,
+        description="From, up to but not including, to; a range may pass midnight and then belongs to the day it starts on.",
     )
     tz: str = Field(default="UTC", description="IANA zone of the times.")
     days: tuple[Day, ...] = Field(default=DAYS, min_length=1, description="Days on which the ranges start.")
@@ -130,6 +128,12 @@ class Curfew(Definition):
             yield "tz", problem[1]
         for start, stop in self.ranges:
             if start == stop:
-                yield "ranges", f"from {start:%H:%M} to {stop:%H:%M} is no time at all; write two different times ('00:00' to '23:59' and enabled=False exist too)"
+                yield (
+                    "ranges",
+                    f"from {start:%H:%M} to {stop:%H:%M} is no time at all; write two different times ('00:00' to '23:59' and enabled=False exist too)",
+                )
             if start.tzinfo or stop.tzinfo:
-                yield "ranges", f"{start.isoformat()} to {stop.isoformat()} hold an offset; write plain times, their zone is tz"
+                yield (
+                    "ranges",
+                    f"{start.isoformat()} to {stop.isoformat()} hold an offset; write plain times, their zone is tz",
+                )

@@ -160,7 +160,9 @@ def parse_type(text: str) -> PgType:
     name = " ".join(rest.split())
     lower = name.lower()
     if lower in _SERIAL:
-        raise TypeNameError(f"{text!r} is no type but a way to make a default; write {_SERIAL[lower]!r} with identity=True")
+        raise TypeNameError(
+            f"{text!r} is no type but a way to make a default; write {_SERIAL[lower]!r} with identity=True"
+        )
     if lower in _FOREIGN:
         raise TypeNameError(f"PostgreSQL has no type {text!r}; write {_FOREIGN[lower]!r}")
     if lower in _PSEUDO:
@@ -170,7 +172,9 @@ def parse_type(text: str) -> PgType:
     if lower.startswith("interval "):
         fields = lower.removeprefix("interval ")
         if fields not in _INTERVAL_FIELDS:
-            raise TypeNameError(f"{text!r} names no fields of an interval; write 'interval' or, say, 'interval day to second'")
+            raise TypeNameError(
+                f"{text!r} names no fields of an interval; write 'interval' or, say, 'interval day to second'"
+            )
         return PgType("interval", precision=_seconds(text, modifiers), dimensions=dimensions, modifiers=(fields,))
     canonical = _ALIASES.get(lower, lower)
     if canonical in _BUILTIN:
@@ -213,7 +217,9 @@ def _numeric(text: str, modifiers: tuple[str, ...], dimensions: int) -> PgType:
     precision = _number(text, modifiers[0], 1, 1000, "precision")
     scale = _number(text, modifiers[1], -1000, 1000, "scale") if len(modifiers) > 1 else 0
     if scale > precision:
-        raise TypeNameError(f"{text!r} has more digits after the point than digits; write 'numeric({scale},{scale})' or a lower scale")
+        raise TypeNameError(
+            f"{text!r} has more digits after the point than digits; write 'numeric({scale},{scale})' or a lower scale"
+        )
     return PgType("numeric", precision=precision, scale=scale, dimensions=dimensions)
 
 
@@ -239,12 +245,16 @@ def _number(text: str, value: str, least: int, most: int, what: str) -> int:
 def _own(text: str, name: str, modifiers: tuple[str, ...], dimensions: int) -> PgType:
     match = _QUALIFIED.match(name)
     if not match:
-        raise TypeNameError(f"{text!r} cannot be read as a type; write one name, with its schema if it is your own: 'shop.mood'")
+        raise TypeNameError(
+            f"{text!r} cannot be read as a type; write one name, with its schema if it is your own: 'shop.mood'"
+        )
     schema, own = match[1], match[2]
     if schema is None and not own.startswith('"'):
         near = did_you_mean(own.lower(), [*_BUILTIN, *_ALIASES]) if len(own) > 3 else ""
         if near:
-            raise TypeNameError(f"PostgreSQL has no type {text!r}{near} (a type of your own is written with its schema, as in 'public.{own}')")
+            raise TypeNameError(
+                f"PostgreSQL has no type {text!r}; a type of your own is written with its schema, as in 'public.{own}'{near}"
+            )
     for part in filter(None, (schema, own)):
         if problem := length_problem(_unquote(part), "type name"):
             raise TypeNameError(problem)

@@ -56,7 +56,9 @@ def location(function: Callable[..., Any]) -> str:
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
 
-def read_parameters(function: Callable[..., Any], sources: Mapping[str, Source]) -> tuple[tuple[Parameter, ...], list[Finding]]:
+def read_parameters(
+    function: Callable[..., Any], sources: Mapping[str, Source]
+) -> tuple[tuple[Parameter, ...], list[Finding]]:
     """Read the parameters of an execute function.
 
     Args:
@@ -74,7 +76,9 @@ def read_parameters(function: Callable[..., Any], sources: Mapping[str, Source])
         field = f"execute: {where}: parameter {parameter.name!r}"
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            problems.append((field, f"nothing fills {stars}{parameter.name}; name each upstream that the function reads"))
+            problems.append(
+                (field, f"nothing fills {stars}{parameter.name}; name each upstream that the function reads")
+            )
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             problems.append((field, "parameters are filled by name; remove the '/' from the function's parameters"))
@@ -100,12 +104,12 @@ def _unknown(parameter: inspect.Parameter, form: str, sources: Mapping[str, Sour
     hint = did_you_mean(parameter.name, known)
     if form == "none":
         return (
-            f"nothing could fill it: it is none of {', '.join(known)}{hint}; "
-            f"rename it, or annotate it as 'Upstream' to read the model {parameter.name!r} of the same schema"
+            f"nothing could fill it: it is none of {', '.join(known)}; "
+            f"rename it, or annotate it as 'Upstream' to read the model {parameter.name!r} of the same schema{hint}"
         )
     return (
         f"nothing could fill it: the annotation is {_text(parameter.annotation)!r}, and only Upstream, Upstream | None and list[Upstream] "
-        f"are filled, besides {', '.join(RESERVED)}{hint}; annotate it as one of these, or remove it"
+        f"are filled, besides {', '.join(RESERVED)}; annotate it as one of these, or remove it{hint}"
     )
 
 
@@ -143,5 +147,7 @@ def _text(annotation: Any) -> str:
     if origin is typing.Union or isinstance(annotation, types.UnionType):
         return " | ".join(_text(part) for part in typing.get_args(annotation))
     if origin is not None:
-        return f"{getattr(origin, '__name__', origin)}[{', '.join(_text(part) for part in typing.get_args(annotation))}]"
+        return (
+            f"{getattr(origin, '__name__', origin)}[{', '.join(_text(part) for part in typing.get_args(annotation))}]"
+        )
     return getattr(annotation, "__name__", str(annotation))

@@ -9,12 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from bollhav_provider.model.base import Definition, Finding, FrozenDict
+from bollhav_provider.model.base import Definition, Finding, FrozenDict, Words
 from bollhav_provider.model.enums import FreshnessScope, UpstreamContract
 from bollhav_provider.model.hardcoded import SourceHardcoded
-from bollhav_provider.model.instants import read_duration
+from bollhav_provider.model.instants import Duration
 from bollhav_provider.model.names import name_problem
 
 if TYPE_CHECKING:
@@ -34,14 +34,21 @@ with warnings.catch_warnings():
 
         kind: Literal["model"] = "model"
         schema: str | None = Field(default=None, description="The relation's schema, where the source's name has none.")  # type: ignore[assignment]
-        catalog: str | None = Field(default=None, description="The relation's database, where the source's name has none.")
+        catalog: str | None = Field(
+            default=None, description="The relation's database, where the source's name has none."
+        )
         dsn_env_var: str | None = Field(default=None, description="Environment variable with the DSN to read it with.")
         conn_id: str | None = Field(default=None, description="Airflow connection to read it with.")
         read_query: str | None = Field(
-            default=None, description="A SELECT for your own execute function to read the relation with; it is recorded, never executed for you."
+            default=None,
+            description="A SELECT for your own execute function to read the relation with; it is recorded, never executed for you.",
         )
-        partitioned_by: str | None = Field(default=None, description="The relation's partition column, for a relation that is no model.")
-        infer_schema_length: int | None = Field(default=None, ge=1, description="Rows that polars looks at for types; not given: all.")
+        partitioned_by: str | None = Field(
+            default=None, description="The relation's partition column, for a relation that is no model."
+        )
+        infer_schema_length: int | None = Field(
+            default=None, ge=1, description="Rows that polars looks at for types; not given: all."
+        )
         extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
 
 
@@ -52,19 +59,18 @@ class SourceFile(Definition):
     path: Path = Field(description="The file; may be a glob.")
     encoding: str | None = Field(default=None, description="Character encoding; not given: UTF-8.")
     separator: str | None = Field(default=None, description="Column separator; not given: by the file's ending.")
-    infer_schema_length: int | None = Field(default=None, ge=1, description="Rows that polars looks at for types; not given: all.")
+    infer_schema_length: int | None = Field(
+        default=None, ge=1, description="Rows that polars looks at for types; not given: all."
+    )
     remove_top_rows: int = Field(default=0, ge=0, description="Lines above the header that are no part of the table.")
     archive_folder: Path | None = Field(default=None, description="Where the file is moved after the unit's commit.")
     dateformat: str | None = Field(default=None, description="strftime format of dates, for instance `%d/%m/%Y`.")
-    file_ending: str | None = Field(default=None, description="csv, tsv, json, ndjson or parquet, when the path does not say.")
-    null_values: tuple[str, ...] = Field(default=(), description="Words that mean a missing value, for instance `NA`.")
+    file_ending: str | None = Field(
+        default=None, description="csv, tsv, json, ndjson or parquet, when the path does not say."
+    )
+    null_values: Words = Field(default=(), description="Words that mean a missing value, for instance `NA`.")
     has_header: bool = Field(default=True, description="Whether the first line names the columns.")
     extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
-
-    @field_validator("null_values", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the file's description by itself."""
@@ -78,7 +84,10 @@ class SourceFile(Definition):
             try:
                 codecs.lookup(self.encoding)
             except LookupError:
-                yield "encoding", f"{self.encoding!r} is no encoding that Python knows; write for instance 'utf-8' or 'cp1252'"
+                yield (
+                    "encoding",
+                    f"{self.encoding!r} is no encoding that Python knows; write for instance 'utf-8' or 'cp1252'",
+                )
 
 
 class SourceApi(Definition):
@@ -89,7 +98,9 @@ class SourceApi(Definition):
     endpoint: str | None = Field(default=None, description="Path below the base URL.")
     conn_id: str | None = Field(default=None, description="Airflow connection with host, login and password.")
     method: str = Field(default="GET", description="HTTP method.")
-    headers: FrozenDict = Field(default_factory=FrozenDict, description="Headers without secrets; those belong to the connection.")
+    headers: FrozenDict = Field(
+        default_factory=FrozenDict, description="Headers without secrets; those belong to the connection."
+    )
     params: FrozenDict = Field(default_factory=FrozenDict, description="Query parameters.")
     timeout_seconds: float | None = Field(default=None, gt=0, description="How long to wait for an answer.")
     extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
@@ -108,11 +119,10 @@ class Freshness(Definition):
 
     _positional: ClassVar[tuple[str, ...]] = ("within",)
 
-    within: Annotated[timedelta, BeforeValidator(read_duration)] = Field(
-        description="The greatest age, a timedelta or `36h`, `30d`, or an ISO 8601 duration."
-    )
+    within: Duration = Field(description="The greatest age, a timedelta or `36h`, `30d`, or an ISO 8601 duration.")
     scope: FreshnessScope = Field(
-        default=FreshnessScope.LATEST, description="`latest`: the newest load counts, `all`: the oldest, `head`: that of the last window."
+        default=FreshnessScope.LATEST,
+        description="`latest`: the newest load counts, `all`: the oldest, `head`: that of the last window.",
     )
 
     if TYPE_CHECKING:
@@ -122,7 +132,10 @@ class Freshness(Definition):
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the limit by itself."""
         if self.within <= timedelta(0):
-            yield "within", f"{self.within} is no age that anything can have; write a positive duration such as timedelta(days=1)"
+            yield (
+                "within",
+                f"{self.within} is no age that anything can have; write a positive duration such as timedelta(days=1)",
+            )
 
 
 class Source(Definition):
@@ -143,14 +156,18 @@ class Source(Definition):
         default=None, description="How much of the input must be applied before a unit runs; not given: it never waits."
     )
     freshness: Freshness | None = Field(default=None, description="How recently it must have been loaded.")
-    alias: str | None = Field(default=None, description="The name in the execute function and the query; not given: the key's last part.")
+    alias: str | None = Field(
+        default=None, description="The name in the execute function and the query; not given: the key's last part."
+    )
     optional: bool = Field(default=False, description="Whether a key that matches no model is fine.")
     many: bool = Field(default=False, description="Whether the key may match several models.")
     deactivate_for_dev: bool = Field(
         default=False, description="In a run with a schema suffix: read production and do not wait."
     )
     max_lag: int = Field(
-        default=0, ge=0, description="How many of the input's last windows may be missing; what was missing is recorded with the unit."
+        default=0,
+        ge=0,
+        description="How many of the input's last windows may be missing; what was missing is recorded with the unit.",
     )
 
     if TYPE_CHECKING:
@@ -235,7 +252,10 @@ class Source(Definition):
         """Yield what is wrong with the source by itself."""
         if self.is_unknown:
             if not self.name.startswith(UNKNOWN_PREFIX):
-                yield "type", "None stands for inputs that nobody declared; write type=SourceModel(), SourceFile(...), SourceApi(...) or SourceHardcoded(...)"
+                yield (
+                    "type",
+                    "None stands for inputs that nobody declared; write type=SourceModel(), SourceFile(...), SourceApi(...) or SourceHardcoded(...)",
+                )
             return
         if self.is_relation:
             for key in self.keys:
@@ -247,7 +267,10 @@ class Source(Definition):
         yield from self._type_problems()
         yield from self._gate_problems()
         if not _ALIAS.fullmatch(self.alias_name):
-            yield "alias", f"{self.alias_name!r} cannot be the name of a parameter; give the source an alias such as alias={_as_alias(self.alias_name)!r}"
+            yield (
+                "alias",
+                f"{self.alias_name!r} cannot be the name of a parameter; give the source an alias such as alias={_as_alias(self.alias_name)!r}",
+            )
 
     def _place_problems(self) -> Iterator[Finding]:
         assert isinstance(self.type, SourceModel)
@@ -279,15 +302,27 @@ class Source(Definition):
             )
         if self.freshness is not None:
             if self.contract is None:
-                yield "freshness", "there is no contract, so nothing selects the rows whose age is meant; add contract=..., for instance 'whole'"
+                yield (
+                    "freshness",
+                    "there is no contract, so nothing selects the rows whose age is meant; add contract=..., for instance 'whole'",
+                )
             elif self.contract is UpstreamContract.EXISTS:
-                yield "freshness", "'exists' never looks at rows, so there is no age; use another contract, or leave freshness out"
+                yield (
+                    "freshness",
+                    "'exists' never looks at rows, so there is no age; use another contract, or leave freshness out",
+                )
             for field, message in self.freshness.problems():
                 yield f"freshness.{field}", message
         if self.deactivate_for_dev and self.contract is None:
-            yield "deactivate_for_dev", "a source without contract is read from production in any case; leave it out, or add contract=..."
+            yield (
+                "deactivate_for_dev",
+                "a source without contract is read from production in any case; leave it out, or add contract=...",
+            )
         if self.max_lag and self.contract in (None, UpstreamContract.EXISTS, UpstreamContract.EXACT):
-            yield "max_lag", "lag is what a contract over several windows may miss; it needs contract 'encapsulate', 'through' or 'whole'"
+            yield (
+                "max_lag",
+                "lag is what a contract over several windows may miss; it needs contract 'encapsulate', 'through' or 'whole'",
+            )
         if self.more_names and not self.many and not self.optional and len(set(self.keys)) < len(self.keys):
             yield "name", "a key is listed twice; list each once"
 

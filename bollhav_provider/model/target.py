@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from bollhav_provider.model.base import Definition, Finding
 from bollhav_provider.model.column import Column, Index
 from bollhav_provider.model.enums import OnSchemaChange, WriteMode
+from bollhav_provider.model.instants import Duration
 from bollhav_provider.model.names import TableId, constraint_name, length_problem, name_problem
 
 #: Other ways to write a write mode, as older definitions have them.
@@ -26,7 +27,7 @@ class Staging(Definition):
     who want to see afterwards what a unit delivered.
     """
 
-    keep: timedelta = Field(
+    keep: Duration = Field(
         default=timedelta(days=7), ge=timedelta(0), description="How long the rows of a unit are kept after its commit."
     )
     unlogged: bool = Field(
@@ -148,9 +149,12 @@ with warnings.catch_warnings():
             """
             table = table or self.name
             named = [
-                index if index.name else index.replace(name=constraint_name(table, index.columns, "idx")) for index in self.indexes
+                index if index.name else index.replace(name=constraint_name(table, index.columns, "idx"))
+                for index in self.indexes
             ]
-            leading = {key.columns[0] for key in self.keys()} | {index.columns[0] for index in self.indexes if not index.where}
+            leading = {key.columns[0] for key in self.keys()} | {
+                index.columns[0] for index in self.indexes if not index.where
+            }
             for column in self.partition_columns:
                 if column.name not in leading:
                     named.append(Index(column.name, name=constraint_name(table, (column.name,), "idx")))
@@ -186,7 +190,10 @@ with warnings.catch_warnings():
                 seen.add(column.name)
             if len(self.partition_columns) > 1:
                 names = ", ".join(repr(column.name) for column in self.partition_columns)
-                yield "columns", f"{names} all have partition_on=True; a row belongs to one window, so keep it on one column"
+                yield (
+                    "columns",
+                    f"{names} all have partition_on=True; a row belongs to one window, so keep it on one column",
+                )
             for key in self.keys():
                 what = "primary key's name" if key.primary else "unique constraint's name"
                 if problem := length_problem(key.name, what):
@@ -200,10 +207,19 @@ with warnings.catch_warnings():
                 for field, message in index.problems():
                     remedy = " (it is made of the table's and the columns' names; or give the Index a name)"
                     given = position < len(self.indexes) and self.indexes[position].name
-                    yield f"{where}.{field}" if where != "columns" else where, message + ("" if given or field != "name" else remedy)
+                    yield (
+                        f"{where}.{field}" if where != "columns" else where,
+                        message + ("" if given or field != "name" else remedy),
+                    )
                 for name in index.columns:
                     if known and name not in known:
-                        yield where, f"column {name!r} is not declared; declare it, or index one of {', '.join(sorted(known))}"
+                        yield (
+                            where,
+                            f"column {name!r} is not declared; declare it, or index one of {', '.join(sorted(known))}",
+                        )
                 if index.name in names:
-                    yield where, f"the name {index.name!r} is taken by another index or constraint; give the Index another name"
+                    yield (
+                        where,
+                        f"the name {index.name!r} is taken by another index or constraint; give the Index another name",
+                    )
                 names.add(str(index.name))

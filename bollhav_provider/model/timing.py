@@ -22,7 +22,9 @@ class Contract(Definition):
     Without ``begin`` a run makes only its own window; without ``end`` the range grows with the clock.
     """
 
-    begin: datetime | None = Field(default=None, description="First instant, an ISO 8601 string with an offset or an aware datetime.")
+    begin: datetime | None = Field(
+        default=None, description="First instant, an ISO 8601 string with an offset or an aware datetime."
+    )
     end: datetime | None = Field(default=None, description="The instant at which the range stops; not given: open.")
 
     if TYPE_CHECKING:
@@ -43,7 +45,10 @@ class Contract(Definition):
         """Yield what is wrong with the range by itself."""
         if self.begin and self.end and self.begin >= self.end:
             how = "equal" if self.begin == self.end else "after"
-            yield "end", f"begin {_show(self.begin)} is {how} {'to' if how == 'equal' else 'the'} end {_show(self.end)}; a range has begin < end"
+            yield (
+                "end",
+                f"begin {_show(self.begin)} is {how} {'to' if how == 'equal' else 'the'} end {_show(self.end)}; a range has begin < end",
+            )
 
 
 class ChunkFix(Definition):
@@ -61,7 +66,8 @@ class ChunkFlex(Definition):
     kind: Literal["flex"] = "flex"
     floor_chunk: str | None = Field(default=None, description="The finest chunk that an override may re-slice to.")
     attest: str | None = Field(
-        default=None, description="Why splitting a window gives the same rows although the definition looks otherwise. Recorded in the library."
+        default=None,
+        description="Why splitting a window gives the same rows although the definition looks otherwise. Recorded in the library.",
     )
 
     def problems(self) -> Iterator[Finding]:
@@ -83,9 +89,12 @@ class TimeChunking(Definition):
     )
     tz: str = Field(default="UTC", description="IANA zone in which the cron is read.")
     window: str | None = Field(
-        default=None, description="Cron of what one scheduled run covers; each of its ticks is a tick of the chunk. Not given: the chunk."
+        default=None,
+        description="Cron of what one scheduled run covers; each of its ticks is a tick of the chunk. Not given: the chunk.",
     )
-    lookback: int = Field(default=0, ge=0, description="How many ticks of the grid a scheduled run reaches back, for data that come late.")
+    lookback: int = Field(
+        default=0, ge=0, description="How many ticks of the grid a scheduled run reaches back, for data that come late."
+    )
     flexibility: Flexibility = Field(default_factory=ChunkFix, description="`fix` (default) or `flex`.")
 
     if TYPE_CHECKING:
@@ -147,9 +156,13 @@ class TimeChunking(Definition):
 class Batch(Definition):
     """How a model's work is cut: by time into units, by rows when they are written, and units into tasks."""
 
-    time: TimeChunking | None = Field(default=None, description="The units of a temporal model; not given: one unit without bounds.")
+    time: TimeChunking | None = Field(
+        default=None, description="The units of a temporal model; not given: one unit without bounds."
+    )
     size: int | None = Field(default=None, ge=1, description="Rows that are written or read at a time.")
-    units_per_task: int = Field(default=1, ge=1, description="How many units one Airflow task works through, one after the other.")
+    units_per_task: int = Field(
+        default=1, ge=1, description="How many units one Airflow task works through, one after the other."
+    )
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the batching by itself."""
@@ -157,7 +170,10 @@ class Batch(Definition):
             for field, message in self.time.problems():
                 yield f"time.{field}", message
         elif self.units_per_task > 1:
-            yield "units_per_task", "there is one unit only without time chunks; leave it out, or give time=TimeChunking(...)"
+            yield (
+                "units_per_task",
+                "there is one unit only without time chunks; leave it out, or give time=TimeChunking(...)",
+            )
 
 
 def _show(instant: datetime) -> str:
