@@ -26,7 +26,7 @@ def _days(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="./run", description="Incremental PostgreSQL tables with real state, in Airflow.")
+    parser = argparse.ArgumentParser(prog="./run", description="Incremental tables with real state, in Airflow.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,test,clean}")
 
     demo = commands.add_parser(
@@ -35,8 +35,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="BOLLHAV_DSN names a PostgreSQL server to use instead of starting one: two databases are made there, "
         "bollhav_demo and bollhav_demo_airflow.",
     )
-    demo.add_argument("--check", action="store_true",
-                      help="end when the tables are filled; exit code 0 only when every window and number is right")  # fmt: skip
+    demo.add_argument(
+        "--check",
+        action="store_true",
+        help="end when the tables are filled; exit code 0 only when every window and number is right",
+    )
     demo.add_argument("--days", type=_days, default=7, metavar="N", help="local days to load, from 1 January 2013 (7)")
     demo.add_argument("--keep-data", action="store_true", help="keep the databases at the end, and continue from them")
     demo.add_argument("--port", type=int, help="port of the web UI (8080, or a free one)")
@@ -44,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     test = commands.add_parser("test", help="run the linters and the tests")
     test.add_argument("parts", nargs="*", metavar="PART",
                       help="ruff, mypy, imports, unit, integration, airflow, e2e (all of them)")  # fmt: skip
-    test.add_argument("-k", dest="keyword", metavar="EXPRESSION", help="only the tests whose name matches, as pytest's -k")
+    test.add_argument(
+        "-k", dest="keyword", metavar="EXPRESSION", help="only the tests whose name matches, as pytest's -k"
+    )
     test.add_argument("-x", dest="stop_early", action="store_true", help="stop at the first failure")
 
     clean = commands.add_parser("clean", help="stop what is left of a demo and delete its data, logs and caches")

@@ -162,8 +162,8 @@ def _last_line(path: Path) -> str:
 def _diagnosis(output: str, title: str) -> str:
     """Return the one sentence that tells a person what to do about a failed installation."""
     if _NO_DISK.search(output):
-        return f"{title} failed because the disk is full: make room (about {_DISK_NEEDED / 1e9:.0f} GB) and run it again."
+        return f"{title} failed because the disk is full: make room (about {_DISK_NEEDED / 1e9:.0f} GB) and try again."
     if _NO_NETWORK.search(output):
-        return f"{title} failed because the package index cannot be reached: check the network or the proxy and run it again."
+        return f"{title} failed because the package index cannot be reached: check the network or proxy and try again."
     last = next((line.strip() for line in reversed(output.splitlines()) if "error" in line.lower()), "no message")
     return f"{title} failed: {last} (the whole output is in {_LOG.relative_to(ROOT)})."

@@ -2,10 +2,11 @@
 
 ``python -m tools.guard [--signal NAME] [--grace SECONDS] -- COMMAND...``
 
-The guard leads a session of its own, so a Ctrl-C in the terminal reaches its parent alone, which decides. It stops the
-command when it is told to (SIGTERM, SIGINT, SIGHUP) or when its standard input, a pipe that its parent holds open, ends:
-also a parent that was killed with SIGKILL takes everything along. Airflow's tasks and PostgreSQL leave the process group
-that they were started in; they are found by session and, on Linux where the guard adopts orphans, by descent.
+The guard leads a session of its own, so a Ctrl-C in the terminal reaches its parent alone, which decides. It stops
+the command when it is told to (SIGTERM, SIGINT, SIGHUP) or when its standard input ends, a pipe that its parent holds
+open: also a parent that was killed with SIGKILL takes everything along. Airflow's tasks and PostgreSQL leave the
+process group that they were started in; they are found by session and, on Linux where the guard adopts orphans, by
+descent.
 """
 
 from __future__ import annotations

@@ -82,7 +82,12 @@ def _run(part: str, keyword: str | None, stop_early: bool) -> Outcome:
     report.unlink(missing_ok=True)
     tests = program == "pytest"
     if tests:
-        command += [f"--junitxml={report}", "--durations=5", *(["-k", keyword] if keyword else []), *(["-x"] * stop_early)]
+        command += [
+            f"--junitxml={report}",
+            "--durations=5",
+            *(["-k", keyword] if keyword else []),
+            *(["-x"] * stop_early),
+        ]
     print(f"\n== {part}: {program} {' '.join(arguments)}", flush=True)
     started = time.monotonic()
     # An interrupt, not SIGTERM: pytest then tears its fixtures down, and with them the servers that they started.
@@ -91,7 +96,9 @@ def _run(part: str, keyword: str | None, stop_early: bool) -> Outcome:
     seconds = time.monotonic() - started
     if not tests:
         return Outcome(part, code == 0, seconds)
-    return _count(report, Outcome(part, code == 0 or (bool(keyword) and code == _NOTHING_SELECTED), seconds, tests=True))
+    return _count(
+        report, Outcome(part, code == 0 or (bool(keyword) and code == _NOTHING_SELECTED), seconds, tests=True)
+    )
 
 
 def _count(report: Path, outcome: Outcome) -> Outcome:

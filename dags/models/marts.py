@@ -178,12 +178,12 @@ busiest_routes = Model(
             Column("origin", "char(3)"),
             Column("dest", "char(3)"),
             Column("flights", "bigint"),
-            Column("mean_wind", "numeric", description="miles per hour"),
+            Column("mean_wind", "double precision", description="miles per hour"),
         ],
     ),
     upstream=[Source("mart.flight_weather", type=SourceModel(), contract=UpstreamContract.EXISTS)],
     query="""
-        SELECT origin, dest, count(*) AS flights, round(avg(wind_speed)::numeric, 1) AS mean_wind
+        SELECT origin, dest, count(*) AS flights, avg(wind_speed) AS mean_wind
         FROM {flight_weather}
         GROUP BY origin, dest
     """,

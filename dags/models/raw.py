@@ -21,15 +21,12 @@ from nyc import CONTRACT, DATA, TZ
 
 
 def _within(frame: pl.DataFrame, unit: Unit) -> pl.DataFrame:
-    """Return the rows of a file whose hour lies in the unit's window; the files write hours as 2013-01-01T06:00:00Z."""
-    hour = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ", time_unit="us", time_zone="UTC")
-    return frame.with_columns(time_hour=hour).filter(
-        pl.col("time_hour").is_between(unit.since, unit.until, closed="left")
-    )
+    """Return the rows of a file whose hour lies in the unit's window."""
+    return frame.filter(pl.col("time_hour").is_between(unit.since, unit.until, closed="left"))
 
 
 weather = Model(
-    description="Hourly weather at the three airports of New York City. Hours without a report are windows without rows.",
+    description="Hourly weather at New York City's three airports. Hours without a report are windows without rows.",
     target=Target(
         schema="raw",
         name="weather",

@@ -117,9 +117,9 @@ class Airflow:
         if token:
             headers["Authorization"] = f"Bearer {self._token or self._authenticate()}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  # our own server
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise ApiError(method, path, error.code, error.read().decode(errors="replace")) from None

@@ -104,7 +104,9 @@ def deployment(*, days: int, keep: bool = False, port: int | None = None,
             processes[name] = Guarded([bootstrap.VENV / "bin" / "airflow", name], environment=environment, log=log,
                                       grace=grace)  # fmt: skip
         password = places.keys()["password"]
-        running = Deployment(warehouse, Airflow(address, _USER, password), password, environment, processes, places.LOGS)
+        running = Deployment(
+            warehouse, Airflow(address, _USER, password), password, environment, processes, places.LOGS
+        )
         _wait_until_up(running)
         yield running
 
@@ -267,5 +269,7 @@ def _wait_until_up(running: Deployment) -> None:
 
 
 def _last(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    lines = (
+        [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    )
     return lines[-1] if lines else "no output"
