@@ -17,7 +17,7 @@ from psycopg import sql
 
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import Unit
-from bollhav_provider.model import Environment, Model, TableId, UpstreamContract
+from bollhav_provider.model import Environment, Model, Source, TableId, UpstreamContract
 from bollhav_provider.state.gate_rules import Facts, judge, start_to_ask_for
 from bollhav_provider.state.gate_types import OWN_PAST, GateReport, GateRequest, GateRequests, GateResult
 from bollhav_provider.state.refs import Conn
@@ -51,16 +51,14 @@ def gate_requests(
     skipped: list[str] = []
     for source in model.gated:
         tables = (bound or {}).get(source.alias_name)
-        if tables is None:
-            tables = [_table(model, key) for key in source.keys]
-        for table in tables:
+        for table in _tables(model, source) if tables is None else tables:
             if source.deactivate_for_dev and env.is_suffixed:
                 skipped.append(table.full_name)
                 continue
             assert source.contract is not None
             found.append(
                 GateRequest.of(
-                    env.table(table).full_name, source.contract, unit.window, source.freshness,
+                    model.place(source, table, env).full_name, source.contract, unit.window, source.freshness,
                     max_lag=source.max_lag, downstream=downstream, source=table.full_name,
                 )
             )  # fmt: skip
@@ -178,12 +176,14 @@ def _schema(where: Environment | str) -> str:
     return where if isinstance(where, str) else where.state_schema
 
 
-def _table(model: Model, key: str) -> TableId:
-    parts = key.split(".")
-    if "*" in key:
-        raise StateError(
-            f"{model.full_name}: upstream {key!r} is a pattern; resolve it with the graph and give the tables as bound="
-        )
-    if len(parts) == 1:
-        return TableId(model.identity.catalog, model.identity.schema, key)
-    return TableId.parse(key)
+def _tables(model: Model, source: Source) -> list[TableId]:
+    found = []
+    for key in source.keys:
+        table = model.table_of(source, key)
+        if table is None:
+            raise StateError(
+                f"{model.full_name}: upstream {key!r} is a pattern that the graph resolves: give its tables "
+                f"as bound={{{source.alias_name!r}: [...]}}."
+            )
+        found.append(table)
+    return found
