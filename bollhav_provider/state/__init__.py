@@ -6,28 +6,59 @@ Functions take psycopg connections in autocommit and open their own transactions
 from __future__ import annotations
 
 from bollhav_provider.state import coverage, reasons
+from bollhav_provider.state.claims import Claim, claim, renew, unlock, unlock_model
+from bollhav_provider.state.clock import db_now
 from bollhav_provider.state.gate_types import GateReport, GateRequest, GateRequests, GateResult
 from bollhav_provider.state.gates import acheck_gates, acheck_unit, check_gates, check_unit, gate_requests
+from bollhav_provider.state.library import LibraryEntry, entries, get_entry, register, require_entry
 from bollhav_provider.state.observe import GateWatch, aobserve, aobserve_all, observe, observe_all
+from bollhav_provider.state.prefill import declared_range, prefill
 from bollhav_provider.state.refs import RunKey, StateRef
+from bollhav_provider.state.reset import reset
+from bollhav_provider.state.schema import bootstrap
+from bollhav_provider.state.transitions import ApplyStats, apply, block, fail, mark_applied, release
+from bollhav_provider.state.units import UnitRow, units
 
 __all__ = [
+    "ApplyStats",
+    "Claim",
     "GateReport",
     "GateRequest",
     "GateRequests",
     "GateResult",
     "GateWatch",
+    "LibraryEntry",
     "RunKey",
     "StateRef",
+    "UnitRow",
     "acheck_gates",
     "acheck_unit",
     "aobserve",
     "aobserve_all",
+    "apply",
+    "block",
+    "bootstrap",
     "check_gates",
     "check_unit",
+    "claim",
     "coverage",
+    "db_now",
+    "declared_range",
+    "entries",
+    "fail",
     "gate_requests",
+    "get_entry",
+    "mark_applied",
     "observe",
     "observe_all",
+    "prefill",
     "reasons",
+    "register",
+    "release",
+    "renew",
+    "require_entry",
+    "reset",
+    "units",
+    "unlock",
+    "unlock_model",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 #: A synchronous connection; in autocommit unless a function says otherwise.
 Conn = psycopg.Connection[Any]
-
-#: Namespace of run ids: the same Airflow run has the same id at every try, on every worker.
-_RUN_NAMESPACE = uuid.UUID("5b1e0b0e-6b0f-5c63-8f0c-0d1c2f0a7e55")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +56,20 @@ class RunKey:
 
     Attributes:
         run_id: equal for every task and every try of one run, so that a retry never resets again.
-        dag_id, airflow_run_id, task_id: Airflow's names; empty outside Airflow.
-        try_number: Airflow's, from 1; 0 outside Airflow.
+        dag_id, airflow_run_id, task_id, try_number: Airflow's; None outside Airflow.
         who: the person or account, for the record.
     """
 
     run_id: uuid.UUID
-    dag_id: str = ""
-    airflow_run_id: str = ""
-    task_id: str = ""
-    try_number: int = 0
-    who: str = ""
-
-    @classmethod
-    def of(
-        cls, dag_id: str, airflow_run_id: str, *, task_id: str = "", try_number: int = 0, who: str = ""
-    ) -> RunKey:
-        """Return the key of an Airflow run; ``run_id`` is a pure function of ``dag_id`` and ``airflow_run_id``."""
-        run_id = uuid.uuid5(_RUN_NAMESPACE, f"{dag_id}\n{airflow_run_id}")
-        return cls(run_id, dag_id, airflow_run_id, task_id, try_number, who)
+    dag_id: str | None = None
+    airflow_run_id: str | None = None
+    task_id: str | None = None
+    try_number: int | None = None
+    who: str | None = None
 
     @classmethod
     def ad_hoc(cls, who: str | None = None) -> RunKey:
-        """Return a key of its own, for the command line and for tests."""
+        """Return a key of its own: a call that no other call belongs to."""
         return cls(uuid.uuid4(), who=_account() if who is None else who)
 
     def to_json(self) -> dict[str, Any]:
@@ -91,13 +80,14 @@ class RunKey:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> RunKey:
-        """Return the key that :meth:`to_json` wrote."""
-        return cls(**{**value, "run_id": uuid.UUID(value["run_id"])})
+    def from_json(cls, value: Mapping[str, Any]) -> RunKey:
+        """Return the key that :meth:`to_json` wrote; keys that a newer writer added are ignored."""
+        names = ("dag_id", "airflow_run_id", "task_id", "try_number", "who")
+        return cls(uuid.UUID(str(value["run_id"])), **{name: value.get(name) for name in names})
 
 
-def _account() -> str:
+def _account() -> str | None:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a passwd entry
-        return ""
+        return None

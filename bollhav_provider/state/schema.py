@@ -11,8 +11,10 @@ Function files ``sql/*.sql`` are installed when the digest of their content is n
 ``@schema_literal@``
     the same as a string literal,
 ``@digest@``
-    eight hex digits of the file's content: functions named with it never replace those of another version of this
-    package, which may be running at the same time on the same library.
+    eight hex digits of the file's digest: functions named with it never replace those of another version of this
+    package, which may be running at the same time on the same library,
+``@lock_class@``
+    the first key of this project's own two-key advisory locks.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ class FunctionFile:
             self.text.replace("@schema@", sql.Identifier(schema).as_string())
             .replace("@schema_literal@", sql.Literal(schema).as_string())
             .replace("@digest@", self.digest)
+            .replace("@lock_class@", str(LOCK_CLASS))
             .encode()
         )
 
@@ -248,11 +251,6 @@ def _state_table_steps(conn: Conn, ref: StateRef) -> list[sql.Composed]:
     if not any(unique and _is_windowless_predicate(predicate) for _, unique, _, predicate in indexes):
         steps.append(
             sql.SQL("CREATE UNIQUE INDEX ON {} ((since IS NULL)) WHERE since IS NULL").format(ref.ident)
-        )
-    if not any(predicate and "applied" in predicate and not unique for _, unique, _, predicate in indexes):
-        # what is outstanding, in order of time: flat in the number of applied rows
-        steps.append(
-            sql.SQL("CREATE INDEX ON {} (since) INCLUDE (until) WHERE status <> 'applied'").format(ref.ident)
         )
     return steps
 
