@@ -1,0 +1,21 @@
+"""What waits in the triggerer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bollhav_provider.triggers.upstream import UpstreamTrigger
+
+#: Imported when touched: naming a module of this package must not load Airflow.
+_WHERE = {"UpstreamTrigger": "upstream"}
+
+__all__ = ["UpstreamTrigger"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

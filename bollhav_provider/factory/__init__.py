@@ -1,0 +1,1 @@
+"""The pieces that :mod:`bollhav_provider.dag_factory` puts together."""

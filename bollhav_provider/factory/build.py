@@ -1,0 +1,180 @@
+"""Build DAGs from loaded definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import DAG, TaskGroup
+
+from bollhav_provider.factory.arguments import dag_arguments, merged
+from bollhav_provider.factory.assets import Assets
+from bollhav_provider.factory.broken import broken_dag
+from bollhav_provider.factory.docs import model_markdown
+from bollhav_provider.factory.groups import Group, grouped
+from bollhav_provider.factory.names import dag_id, group_id
+from bollhav_provider.factory.params import run_params
+from bollhav_provider.factory.schedule import Schedule, gated_models, model_schedule
+from bollhav_provider.factory.tasks import Options, model_tasks
+from bollhav_provider.hooks.settings import airflow_option, deployment_settings
+from bollhav_provider.operators.run_context import environment
+
+if TYPE_CHECKING:
+    from bollhav_provider.factory.load import Loaded
+    from bollhav_provider.model import Model
+
+#: Longest description that every supported Airflow shows whole.
+_DESCRIPTION = 500
+
+
+@dataclass
+class Factory:
+    """Builds the DAGs of one ``build_dags`` call; see there for the arguments."""
+
+    loaded: Loaded
+    assets: Assets
+    options: Options
+    group_by: str = "model"
+    schedule_by_assets: bool = False
+    dag_args: Mapping[str, Any] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+
+    @classmethod
+    def make(
+        cls,
+        loaded: Loaded,
+        *,
+        asset_host: str | None,
+        asset_database: str | None,
+        bollhav_conn_id: str | None,
+        default_args: Mapping[str, Any] | None,
+        sensor_args: Mapping[str, Any] | None,
+        execute_args: Mapping[str, Any] | None,
+        dag_args: Mapping[str, Any] | None,
+        **said: Any,
+    ) -> Factory:
+        """Return a factory with what the deployment configures filled in."""
+        assets = Assets(
+            host=asset_host or airflow_option("asset_host", "bollhav"),
+            database=asset_database or airflow_option("asset_database", "library"),
+            env=_fixed_environment(),
+        )
+        options = Options(bollhav_conn_id, default_args or {}, sensor_args or {}, execute_args or {})
+        return cls(loaded=loaded, assets=assets, options=options, dag_args=dag_args or {}, **said)
+
+    def build(self, wanted: str | None = None) -> dict[str, Any]:
+        """Return the DAGs by id.
+
+        Args:
+            wanted: the one DAG that a worker needs; None for all.
+        """
+        dags: dict[str, Any] = {}
+        broken = dict(self.loaded.broken)
+        for group in grouped(self.loaded.selected, self.group_by):
+            if wanted is not None and group.dag_id != wanted:
+                continue
+            try:
+                dags[group.dag_id] = self._dag(group)
+            except Exception as exc:  # arguments that Airflow refuses are this group's problem, not its neighbours'
+                broken[group.dag_id] = f"{group.dag_id}: {type(exc).__name__}: {exc}"
+        for name in sorted(broken):
+            if wanted is None or dag_id(name) == wanted:
+                dags[dag_id(name)] = broken_dag(name, broken[name], list(self.tags))
+        return dags
+
+    def _dag(self, group: Group) -> Any:
+        first = group.models[0]
+        schedule = self._schedule(group)
+        own = dag_arguments(first) if group.alone else {}
+        arguments = merged({"catchup": False}, self.dag_args, own)
+        tags = sorted({*self.tags, *arguments.pop("tags", ()), *(tag for m in group.models for tag in m.tags)})
+        default_args = merged(self.options.default_args, arguments.pop("default_args", None))
+        with DAG(
+            group.dag_id,
+            schedule=schedule.schedule,
+            start_date=schedule.start,
+            end_date=schedule.end,
+            description=_description(group),
+            doc_md="\n\n".join(model_markdown(model, self.loaded.graph) for model in group.models),
+            tags=tags,
+            params=run_params(first if group.alone else None),
+            default_args=default_args,
+            **arguments,
+        ) as dag:
+            if group.alone:
+                model_tasks(first, self.loaded.graph, self.assets.of(first), self.options)
+            else:
+                joined_tasks(group.models, self)
+        return dag
+
+    def _schedule(self, group: Group) -> Schedule:
+        schedules = [
+            model_schedule(model, self.loaded.graph, self.assets.of, assets=self.schedule_by_assets)
+            for model in group.models
+        ]
+        if group.alone or len(schedules) == 1:
+            return schedules[0]
+        if group.models[0].run_grid is None or self.schedule_by_assets:
+            return self._outer_assets(group)
+        starts = [schedule.start for schedule in schedules if schedule.start is not None]
+        ends = [schedule.end for schedule in schedules]
+        return Schedule(
+            schedules[0].schedule,
+            min(starts, default=None),
+            None if None in ends else max(end for end in ends if end is not None),
+        )
+
+    def _outer_assets(self, group: Group) -> Schedule:
+        """Return the assets of all upstreams that are not in the group itself."""
+        from bollhav_provider.version_compat import any_of
+
+        inside = {model.full_name for model in group.models}
+        outside = {
+            upstream.full_name: upstream
+            for model in group.models
+            for upstream in gated_models(model, self.loaded.graph)
+            if upstream.full_name not in inside
+        }
+        return Schedule(any_of([self.assets.of(outside[name]) for name in sorted(outside)]) if outside else None)
+
+
+def joined_tasks(models: Sequence[Model], factory: Factory) -> dict[str, Any]:
+    """Make a task group for each model in the DAG that is open, with task edges between them; returns the groups.
+
+    Args:
+        models: of one DAG.
+        factory: graph, assets and options.
+    """
+    graph = factory.loaded.graph
+    inside = {model.full_name: model for model in models}
+    groups: dict[str, Any] = {}
+    feeds: dict[str, list[str]] = {}
+    for name in sorted(inside):
+        model = inside[name]
+        feeds[name] = [
+            resolved.table.full_name
+            for inputs in graph.upstreams(model).values()
+            for resolved in inputs
+            if resolved.table.full_name in inside and resolved.table.full_name != name
+        ]
+        with TaskGroup(group_id(name), tooltip=(model.description or name)[:_DESCRIPTION]) as made:
+            model_tasks(model, graph, factory.assets.of(model), factory.options, joined=frozenset(feeds[name]))
+        groups[name] = made
+    for name in sorted(feeds):
+        for upstream in sorted(set(feeds[name])):
+            groups[upstream] >> groups[name]
+    return groups
+
+
+def _description(group: Group) -> str:
+    if group.alone:
+        return (group.models[0].description or group.dag_id).strip().splitlines()[0][:_DESCRIPTION]
+    return ", ".join(model.full_name for model in group.models)[:_DESCRIPTION]
+
+
+def _fixed_environment() -> Any:
+    """Return the deployment's environment without its date appendix: an asset's name must not change with the week."""
+    from dataclasses import replace
+
+    return replace(environment(deployment_settings()), appendix=None)

@@ -1,0 +1,62 @@
+"""The run parameters of a generated DAG, with the texts of the trigger form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Model
+
+_BOOLEANS = {
+    "dry_state": ("Plan only", "Show the plan in the log of `prefill` and change nothing."),
+    "mark_applied": (
+        "Mark as applied",
+        "Record the window's units as applied without moving any data, for data that was loaded another way. "
+        "Nothing checks that the data is there.",
+    ),
+    "reconcile": (
+        "Reconcile",
+        "Work off everything outstanding of the whole contract, not the run's window alone. Errors, orphaned and "
+        "blocked units are looked at again.",
+    ),
+    "only": ("Only this table", "Write this model's target alone and read its parents as they are."),
+    "cascade": (
+        "Cascade",
+        "Reset the windows downstream that were made from this run's windows, across DAGs, and make them again.",
+    ),
+}
+
+
+def run_params(model: Model | None) -> dict[str, Any]:
+    """Return the parameters that make sense for a model; for None those of a DAG of several models.
+
+    Every default is null, which means: as configured, else the documented default.
+    """
+    from airflow.providers.common.compat.sdk import Param
+
+    params: dict[str, Any] = {}
+    windowed = model is None or not model.is_windowless
+    if windowed:
+        params["since"] = Param(
+            None, type=["null", "string"], format="date-time", title="Since",
+            description="Start of the window, included, with its offset. Empty: the run's data interval.",
+        )  # fmt: skip
+        params["until"] = Param(
+            None, type=["null", "string"], format="date-time", title="Until",
+            description="End of the window, excluded, with its offset. Empty: the run's data interval.",
+        )  # fmt: skip
+    if model is not None and not model.is_tracked:
+        return params
+    params["state_mode"] = Param(
+        None, type=["null", "string"], enum=[None, "discover", "bulldozer", "torch"], title="State mode",
+        description="What is invalidated first, once a run. discover: nothing, only outstanding units run. "
+        "bulldozer: the run's window. torch: every unit of the model. Empty: as configured (bulldozer).",
+    )  # fmt: skip
+    if model is None or model.is_flexible:
+        params["interval_override"] = Param(
+            None, type=["null", "string"], title="Interval override",
+            description="Cron that slices the window of a flexible model in this run, for instance @daily.",
+        )  # fmt: skip
+    for name, (title, description) in _BOOLEANS.items():
+        params[name] = Param(None, type=["null", "boolean"], title=title, description=description)
+    return params

@@ -1,0 +1,85 @@
+"""When a generated DAG runs: a timetable whose data intervals are the model's windows, or its upstreams' assets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bollhav_provider.version_compat import any_of, cron_intervals
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+    from bollhav_provider.intervals import Grid
+    from bollhav_provider.model import Model
+
+#: Start of DAGs whose model declares no begin. A constant: a moving start would be a new DAG version at every parse.
+NO_BEGIN = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What a DAG is scheduled by.
+
+    Attributes:
+        schedule: a timetable, assets or None, as ``DAG(schedule=...)`` takes it.
+        start: ``start_date``; None for a DAG without data intervals.
+        end: ``end_date``, the last instant at which a data interval may start.
+    """
+
+    schedule: Any
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *, assets: bool = False) -> Schedule:
+    """Return the schedule of one model's DAG.
+
+    A windowed model follows its run grid, so that every data interval is one run's window. A timeless model or a view
+    follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its gated upstreams, else
+    nothing: it is triggered by hand.
+
+    Args:
+        model: the model.
+        graph: resolves its upstreams.
+        asset: the asset of a model.
+        assets: schedule windowed models by their upstreams' assets, too.
+    """
+    options = model.airflow
+    said = options.schedule
+    if said is None:
+        return Schedule(None)
+    if options.cron is not None:
+        from bollhav_provider.intervals import Grid
+
+        return grid_schedule(Grid(options.cron, options.tz), model)
+    windowed = model.run_grid is not None
+    if windowed and said == "auto" and not assets:
+        return grid_schedule(model.run_grid, model)
+    if upstreams := gated_models(model, graph):
+        return Schedule(any_of([asset(m) for m in upstreams]))
+    return grid_schedule(model.run_grid, model) if windowed else Schedule(None)
+
+
+def gated_models(model: Model, graph: Graph) -> list[Model]:
+    """Return the models that gate ``model``, once each, by full name; through views to what feeds them."""
+    found: dict[str, Model] = {}
+    for inputs in graph.upstreams(model).values():
+        for resolved in inputs:
+            if resolved.model is not None and resolved.source.contract is not None:
+                found[resolved.model.full_name] = resolved.model
+    return [found[name] for name in sorted(found)]
+
+
+def grid_schedule(grid: Grid, model: Model) -> Schedule:
+    """Return the timetable of a run grid, bounded by the model's contract."""
+    options, contract = model.airflow, model.contract
+    begin, end = contract.begin, contract.end
+    start = options.start_date or NO_BEGIN
+    if begin is not None and options.start_date is None:
+        # A run that holds the contract's first chunk must exist, also when the contract begins inside of it.
+        first = model.grid.ceil(begin) if model.grid is not None else begin
+        start = grid.floor(first)
+    last = options.end_date or (end - timedelta(microseconds=1) if end else None)
+    return Schedule(cron_intervals(grid.cron, grid.tz), start, last)

@@ -1,0 +1,110 @@
+"""The tasks of one model: ``prefill``, then for each batch of units its gates and ``execute``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import task_group
+
+from bollhav_provider.factory.arguments import execute_arguments, merged, sensor_arguments, task_arguments
+from bollhav_provider.factory.names import dag_id as task_id_of
+from bollhav_provider.operators.execute import ExecuteOperator
+from bollhav_provider.operators.prefill import PrefillOperator
+from bollhav_provider.sensors.upstream import UpstreamSensor
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+    from bollhav_provider.model import Model, Source
+
+PREFILL, UNIT, EXECUTE = "prefill", "unit", "execute"
+_LABEL = "{{ task.label }}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a factory call says about tasks.
+
+    Attributes:
+        bollhav_conn_id: Airflow connection of the library; None for the configured one.
+        default_args: arguments of all tasks, under the model's own.
+        sensor_args: arguments of the gates, under the model's own.
+        execute_args: arguments of the executing tasks, under the model's own.
+    """
+
+    bollhav_conn_id: str | None = None
+    default_args: Mapping[str, Any] = field(default_factory=dict)
+    sensor_args: Mapping[str, Any] = field(default_factory=dict)
+    execute_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_tasks(
+    model: Model, graph: Graph, asset: Any, options: Options, *, joined: frozenset[str] = frozenset()
+) -> Any:
+    """Make the tasks of a model in the DAG and task group that are open, and return (first, last).
+
+    Args:
+        model: the model.
+        graph: resolves its upstreams.
+        asset: the model's asset.
+        options: what the factory call says.
+        joined: full names of the upstreams that a task edge of the same DAG waits for already; their gates are
+            checked in the claim, and need no sensor before it.
+    """
+    shared: dict[str, Any] = {"model": model, "graph": graph, "bollhav_conn_id": options.bollhav_conn_id}
+    own = merged(options.default_args, task_arguments(model))
+    first_args = {"trigger_rule": model.airflow.trigger_rule} if model.airflow.trigger_rule else {}
+    prefill = PrefillOperator(task_id=PREFILL, **shared, **merged({"trigger_rule": "none_failed"}, own, first_args))
+    waited = {name: source for name, source in gates(model, graph).items() if name not in joined}
+    bound = bound_tables(model, graph)
+
+    @task_group(group_id=UNIT)
+    def unit(units: Any) -> None:
+        sensors = [
+            UpstreamSensor(
+                task_id=task_id_of(name),
+                model=name,
+                contract=source.contract,
+                freshness=source.freshness,
+                downstream=model,
+                bound=bound,
+                units=units,
+                prefill_task_id=prefill.task_id,
+                bollhav_conn_id=options.bollhav_conn_id,
+                map_index_template=_LABEL,
+                **merged(own, options.sensor_args, sensor_arguments(model)),
+            )
+            for name, source in waited.items()
+        ]
+        execute = ExecuteOperator(
+            task_id=EXECUTE,
+            **shared,
+            units=units,
+            prefill_task_id=prefill.task_id,
+            asset=asset,
+            outlets=[asset] if asset is not None else [],
+            map_index_template=_LABEL,
+            **merged(own, options.execute_args, execute_arguments(model)),
+        )
+        if sensors:
+            sensors >> execute
+
+    group = unit.expand(units=prefill.output)
+    return prefill, group
+
+
+def gates(model: Model, graph: Graph) -> dict[str, Source]:
+    """Return the gated upstreams by full name, in order of name; a source of several names is several gates."""
+    found: dict[str, Source] = {}
+    inputs = graph.upstreams(model)
+    for source in model.gated:
+        for resolved in inputs.get(source.alias_name, ()):
+            found.setdefault(resolved.table.full_name, source)
+    return {name: found[name] for name in sorted(found)}
+
+
+def bound_tables(model: Model, graph: Graph) -> dict[str, tuple[Any, ...]]:
+    """Return the tables that each alias of a gated source stands for."""
+    inputs = graph.upstreams(model)
+    return {s.alias_name: tuple(r.table for r in inputs.get(s.alias_name, ())) for s in model.gated}

@@ -1,0 +1,11 @@
+"""Options of the ``[bollhav]`` section that only Airflow's side reads. Imports nothing: the provider's description needs it."""
+
+from __future__ import annotations
+
+#: Names and descriptions.
+AIRFLOW_OPTIONS: dict[str, str] = {
+    "poke_interval": "Seconds between two looks at the gates of everything that waits in one triggerer (default 15).",
+    "gate_timeout": "Seconds after which a waiting sensor gives up (default 604800, a week).",
+    "asset_host": "Host, and port unless it is 5432, in the URIs of the models' assets (default bollhav).",
+    "asset_database": "Database in the URIs of the models' assets (default library).",
+}

@@ -1,0 +1,155 @@
+"""What all operators of the provider share: their model, its graph, the library's connection, and how errors end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+
+from bollhav_provider.exceptions import BollhavError
+from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, airflow_time_outs
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+    from bollhav_provider.hooks.connections import AirflowConnections
+    from bollhav_provider.intervals import Unit
+    from bollhav_provider.model import Model
+    from bollhav_provider.settings import Settings
+
+
+class TaskInterrupted(KeyboardInterrupt):
+    """Airflow asked the task to stop. A KeyboardInterrupt, so that a query in flight is cancelled on its way out."""
+
+
+@contextlib.contextmanager
+def failing_for_good(task: Any = None) -> Iterator[None]:
+    """Make errors that no retry can heal fail the task at once.
+
+    On Airflow 3.3 the task's retry policy does that and the error stays what it is; elsewhere, and where a user gave
+    the task a policy of their own, it becomes an ``AirflowFailException``.
+    """
+    try:
+        yield
+    except BollhavError as exc:
+        if exc.retryable or has_our_policy(task):
+            raise
+        raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+
+
+def has_our_policy(task: Any) -> bool:
+    """Whether the task's retry policy is the provider's."""
+    if not AIRFLOW_V_3_3_PLUS or task is None:
+        return False
+    from bollhav_provider.operators.retries import BollhavRetryPolicy
+
+    return isinstance(getattr(task, "retry_policy", None), BollhavRetryPolicy)
+
+
+def default_retries(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return operator arguments with the provider's retry policy, where Airflow knows retry policies."""
+    if AIRFLOW_V_3_3_PLUS and "retry_policy" not in kwargs:
+        from bollhav_provider.operators.retries import BollhavRetryPolicy
+
+        kwargs["retry_policy"] = BollhavRetryPolicy()
+    return kwargs
+
+
+def units_of(value: Any) -> list[Unit]:
+    """Return units from their JSON: one, several, or what a mapped task was given."""
+    from bollhav_provider.intervals import Unit
+
+    if value is None or isinstance(value, Mapping):
+        return [Unit.from_json(value)]
+    return [Unit.from_json(item) for item in value]
+
+
+def unit_label(units: Any) -> str:
+    """Return what people see of a batch of units: its window, from the first start to the last end."""
+    try:
+        found = units_of(units)
+    except (TypeError, ValueError, AttributeError):  # not rendered yet
+        return ""
+    windows = [unit.window for unit in found if unit.window is not None]
+    if not windows:
+        return found[0].label if found else ""
+    if len(windows) == 1:
+        return str(windows[0])
+    since, until = windows[0].since, windows[-1].until
+    return f"{_instant(since)} to {_instant(until)} ({len(windows)})"
+
+
+def _instant(at: Any) -> str:
+    return at.strftime("%Y-%m-%dT%H:%MZ") if not at.second else at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class ModelOperator(BaseOperator):
+    """Base of operators that work on one model.
+
+    Args:
+        model: the model.
+        graph: resolves its upstreams; by default a graph of this model alone, whose upstreams the library resolves.
+        bollhav_conn_id: Airflow connection of the library; as configured by default.
+    """
+
+    #: Definitions are immutable: a copy of a task shares them.
+    shallow_copy_attrs: Sequence[str] = ("model", "graph")
+    ui_color = "#dfe9f5"
+    #: Exceptions by which Airflow stops a task from outside; the unit stays pending.
+    _interrupts: ClassVar[tuple[type[BaseException], ...]] = ()
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        graph: Graph | None = None,
+        bollhav_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**default_retries(kwargs))
+        self.model = model
+        self.graph = graph
+        self.bollhav_conn_id = bollhav_conn_id
+        self._connections: AirflowConnections | None = None
+        self._executing = False
+
+    def _graph(self) -> Graph:
+        if self.graph is None:
+            from bollhav_provider.graph import build_graph
+
+            self.graph = build_graph([self.model])
+        return self.graph
+
+    def _connect(self, settings: Settings) -> AirflowConnections:
+        from bollhav_provider.hooks.library import LibraryHook
+
+        hook = LibraryHook(self.bollhav_conn_id, settings=settings)
+        self._connections = hook.connections(f"bollhav {self.task_id}")
+        return self._connections
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Mark the time in which a kill must interrupt what runs."""
+        self._executing = True
+        try:
+            with failing_for_good(self):
+                yield
+        finally:
+            self._executing = False
+
+    def on_kill(self) -> None:
+        """Stop: cancel what the server does for us, and unwind so that the claim goes back to pending.
+
+        Airflow 3 calls this from its signal handler and lets the task go on afterwards, so it must raise; after a
+        time-out there is nothing left to unwind.
+        """
+        if self._connections is not None:
+            self._connections.cancel()
+        if self._executing:
+            raise TaskInterrupted(f"{self.task_id}: stopped by Airflow")
+
+
+def time_outs() -> tuple[type[BaseException], ...]:
+    """Return the exceptions by which Airflow ends a task from outside; they leave a unit pending, not in error."""
+    return (TaskInterrupted, *airflow_time_outs())

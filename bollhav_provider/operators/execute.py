@@ -1,0 +1,188 @@
+"""The task that does the work: a batch of units, each with its own claim, gates and commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowSkipException
+
+from bollhav_provider.exceptions import GateClosedError
+from bollhav_provider.hooks.settings import airflow_option
+from bollhav_provider.operators.base import ModelOperator, time_outs, unit_label, units_of
+from bollhav_provider.operators.run_context import (
+    RUN_KEY,
+    environment,
+    first_clear,
+    run_settings,
+    task_run,
+)
+from bollhav_provider.version_compat import emit_asset_event
+
+if TYPE_CHECKING:
+    from bollhav_provider.intervals import Unit
+    from bollhav_provider.run import Connections, RunSpec, UnitOutcome
+
+#: How many windows an asset's event names one by one; more are given as the range from the first to the last.
+_MOST_WINDOWS = 100
+
+
+class ExecuteOperator(ModelOperator):
+    """Work off units of a model.
+
+    Each unit has its own claim, gate check and commit, so whatever a stopped task leaves behind is whole. A retry
+    does what is left; a unit that is applied already is not done again. A gate that closed since the sensor looked
+    makes the task wait for it without a slot.
+
+    Args:
+        model: the model.
+        graph: resolves its upstreams.
+        units: the units as JSON: what the mapped group gives, or a literal list.
+        prefill_task_id: the task whose XCom holds the run's specification; None to make one from this task's context.
+        asset: the model's asset; its event carries the windows.
+        wait: whether the task defers when a gate is closed; otherwise it fails and retries.
+        bollhav_conn_id: Airflow connection of the library; as configured by default.
+    """
+
+    template_fields: Sequence[str] = ("units",)
+    ui_color = "#cfe8d8"
+
+    def __init__(
+        self,
+        *,
+        units: Any = None,
+        prefill_task_id: str | None = None,
+        asset: Any = None,
+        wait: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("trigger_rule", "none_failed")
+        super().__init__(**kwargs)
+        self.units = units
+        self.prefill_task_id = prefill_task_id
+        self.asset = asset
+        self.wait = wait
+
+    @property
+    def label(self) -> str:
+        """The window of this batch, for the task's label in the UI."""
+        return unit_label(self.units)
+
+    def execute(self, context: Mapping[str, Any]) -> list[dict[str, Any]]:
+        with self._working():
+            settings = run_settings(context)
+            spec = self._spec(context)
+            connections = self._connect(settings)
+            todo = units_of(self.units)
+            self._redo_after_clear(context, connections, spec, todo)
+            outcomes, closed = self._work(context, connections, spec, todo)
+        if closed:
+            self._wait_for(context, connections, spec, closed)
+        if outcomes and not any(outcome.applied for outcome in outcomes) and not _is_retry(context):
+            raise AirflowSkipException("; ".join(sorted({outcome.reason for outcome in outcomes})))
+        self._tell(context, spec, outcomes)
+        return [outcome.to_json() for outcome in outcomes]
+
+    def resume(self, context: Mapping[str, Any], event: Any = None) -> list[dict[str, Any]]:
+        """Go on after waiting for a gate. The gates are checked again in the claim, whatever the event says."""
+        if isinstance(event, Mapping) and event.get("status") == "error":
+            self.log.warning("the wait ended early: %s", event.get("reason"))
+        return self.execute(context)
+
+    def _work(
+        self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, todo: list[Unit]
+    ) -> tuple[list[UnitOutcome], list[Unit]]:
+        """Do every unit whose gates are open; return what became of them and the units to wait for."""
+        from bollhav_provider.run import execute_unit
+
+        outcomes: list[UnitOutcome] = []
+        closed: list[Unit] = []
+        last: GateClosedError | None = None
+        for unit in todo:
+            try:
+                outcome = execute_unit(
+                    connections, self._graph(), self.model, unit, spec, context=context, interrupts=time_outs()
+                )
+            except GateClosedError as exc:
+                self.log.info("%s %s waits: %s", self.model.full_name, unit.label, exc)
+                closed.append(unit)
+                last = exc
+                continue
+            for warning in outcome.warnings:
+                self.log.warning("%s %s: %s", self.model.full_name, unit.label, warning)
+            self.log.info("%s %s: %s", self.model.full_name, unit.label, _sentence(outcome))
+            outcomes.append(outcome)
+        if last is not None and not self.wait:
+            raise last
+        return outcomes, closed
+
+    def _spec(self, context: Mapping[str, Any]) -> RunSpec:
+        """Return the run's specification as prefill settled it, with this task as the one who works."""
+        from bollhav_provider.run import RunSpec
+
+        ti = context.get("ti")
+        given = None
+        if ti is not None and self.prefill_task_id is not None:
+            given = ti.xcom_pull(task_ids=self.prefill_task_id, key=RUN_KEY, map_indexes=None)
+        if given:
+            spec = RunSpec.from_json(given)
+            mine = task_run(context)
+            return replace(spec, run=replace(mine, run_id=spec.run.run_id))
+        settings = run_settings(context)
+        return RunSpec.from_settings(settings, task_run(context), environment(settings), None)
+
+    def _redo_after_clear(
+        self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, todo: list[Unit]
+    ) -> None:
+        """Invalidate this batch's windows when a person cleared this task and not its whole run."""
+
+    def _wait_for(
+        self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, closed: list[Unit]
+    ) -> None:
+        """Give the slot back until the gates of ``closed`` open."""
+        from bollhav_provider.state import gate_requests
+        from bollhav_provider.triggers.upstream import UpstreamTrigger
+
+        requests = [r for unit in closed for r in gate_requests(self.model, spec.env, unit)]
+        self.defer(
+            trigger=UpstreamTrigger(
+                conn_id=self.bollhav_conn_id,
+                env=spec.env.to_json(),
+                requests=[request.to_json() for request in requests],
+                poll_interval=float(airflow_option("poke_interval", "15")),
+            ),
+            method_name="resume",
+        )
+
+    def _tell(self, context: Mapping[str, Any], spec: RunSpec, outcomes: list[UnitOutcome]) -> None:
+        """Say in the asset's event which windows are there now: a partition key for each, its start in UTC."""
+        if self.asset is None:
+            return
+        retried = _is_retry(context)
+        # What an earlier try of this task committed was never told: only a successful task emits events.
+        units = [outcome.unit for outcome in outcomes if outcome.applied or retried]
+        windows = [unit.window for unit in units if unit.window is not None]
+        extra: dict[str, Any] = {"model": self.model.full_name, "run_id": str(spec.run.run_id)}
+        if windows:
+            extra |= {"since": windows[0].since.isoformat(), "until": windows[-1].until.isoformat()}
+            if len(windows) <= _MOST_WINDOWS:
+                extra["windows"] = [window.to_json() for window in windows]
+        extra["rows_written"] = sum(outcome.stats.rows_written for outcome in outcomes)
+        keys = [window.since.strftime("%Y-%m-%dT%H:%M:%S") for window in windows]
+        emit_asset_event(context, self.asset, extra, keys)
+
+
+def _is_retry(context: Mapping[str, Any]) -> bool:
+    """Whether an earlier try of this task, since it was last cleared, may have committed something."""
+    ti = context.get("ti")
+    return ti is not None and int(ti.try_number) > first_clear(context) + 1
+
+
+def _sentence(outcome: UnitOutcome) -> str:
+    if not outcome.applied:
+        return f"skipped, {outcome.reason}"
+    stats = outcome.stats
+    changed = "" if stats.rows_changed is None else f", {stats.rows_changed} changed"
+    seconds = stats.duration.total_seconds()
+    return f"applied, {stats.rows_in} rows in, {stats.rows_written} written{changed}, {seconds:.2f} s"

@@ -1,0 +1,140 @@
+"""From a task's context to the run of the core: its window, its options, who works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from bollhav_provider.exceptions import ConfigurationError, IntervalError
+from bollhav_provider.hooks.settings import deployment_settings
+from bollhav_provider.version_compat import generation
+
+if TYPE_CHECKING:
+    from bollhav_provider.intervals import ResolvedWindow
+    from bollhav_provider.model import Environment, Model
+    from bollhav_provider.settings import Settings
+    from bollhav_provider.state import RunKey
+
+#: XCom key under which a prefill leaves the run's specification for the tasks behind it.
+RUN_KEY = "bollhav_run"
+
+
+def said_params(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the run's parameters that somebody gave a value; null is "as configured"."""
+    params = context.get("params") or {}
+    return {name: value for name, value in dict(params).items() if value is not None}
+
+
+def run_settings(context: Mapping[str, Any]) -> Settings:
+    """Settle the options of this run.
+
+    Raises:
+        AirflowFailException: a parameter or option has no meaning; trying again cannot help.
+    """
+    try:
+        return deployment_settings(said_params(context))
+    except ConfigurationError as exc:
+        raise AirflowFailException(str(exc)) from exc
+
+
+def data_interval(context: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
+    """Return the run's data interval, or None: a run triggered without a logical date, or by an asset, has none."""
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if start is None or end is None or start >= end:
+        return None
+    return start, end
+
+
+def who(context: Mapping[str, Any]) -> str:
+    """Return the user that triggered the run where Airflow says it, else the DAG's run."""
+    run = context.get("dag_run")
+    user = getattr(run, "triggering_user_name", None)
+    return user or f"airflow {_run_type(run)}".strip()
+
+
+def _run_type(run: Any) -> str:
+    kind = getattr(run, "run_type", None)
+    return str(getattr(kind, "value", kind) or "")
+
+
+def task_run(context: Mapping[str, Any], *, cleared: int = 0) -> RunKey:
+    """Return who works: this task, in this try, of this DAG run.
+
+    Args:
+        context: the task's context; outside Airflow every call is a run of its own.
+        cleared: which clear of the run's first task this is; a cleared run is a new one, which resets again.
+    """
+    from bollhav_provider.run import run_key
+
+    ti, run = context.get("ti"), context.get("dag_run")
+    if ti is None:
+        return run_key(who="python")
+    task_id = ti.task_id
+    if (ti.map_index if ti.map_index is not None else -1) >= 0:
+        task_id = f"{task_id}[{ti.map_index}]"
+    return run_key(
+        ti.dag_id,
+        getattr(run, "run_id", None) or ti.run_id,
+        task_id,
+        ti.try_number,
+        who(context),
+        clear_number=cleared,
+    )
+
+
+def environment(settings: Settings) -> Environment:
+    """Return the run's environment, its date appendix fixed now."""
+    from bollhav_provider.model import Environment
+
+    return Environment.fixed_at(
+        datetime.now(UTC),
+        settings.schema_suffix or None,
+        settings.schema_appendix or None,
+        settings.target_suffix or None,
+    )
+
+
+def first_clear(context: Mapping[str, Any]) -> int:
+    """Return 0, or after how many tries this task was last cleared."""
+    ti = context.get("ti")
+    if ti is None:
+        return 0
+    return generation(ti, getattr(getattr(ti, "task", None), "retries", None)) - 1
+
+
+def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datetime]) -> ResolvedWindow:
+    """Return what the run covers: its parameters since and until, else its data interval, else the latest window.
+
+    Args:
+        context: the task's context.
+        model: gives grid, contract and lookback.
+        now: the database's clock; asked only when the answer depends on it.
+
+    Raises:
+        AirflowFailException: the parameters make no window.
+    """
+    from bollhav_provider.intervals import Interval, as_utc, resolve_window
+
+    params = said_params(context)
+    chunking = model.batching.time if model.batching is not None else None
+    try:
+        since, until = (as_utc(params[name], name) if params.get(name) else None for name in ("since", "until"))
+        found = data_interval(context)
+        settled = (since and until) or (found and not since and not until)
+        return resolve_window(
+            model.grid,
+            now=datetime.now(UTC) if settled or model.grid is None else now(),
+            since=since,
+            until=until,
+            data_interval=Interval(*found) if found else None,
+            begin=model.contract.begin,
+            end=model.contract.end,
+            lookback=chunking.lookback if chunking else 0,
+            flexible=model.is_flexible,
+            run_grid=model.run_grid,
+        )
+    except IntervalError as exc:
+        raise AirflowFailException(f"{model.full_name}: the run's window: {exc}") from exc

@@ -1,0 +1,233 @@
+"""The sensor that waits until an upstream is ready for a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseSensorOperator
+
+from bollhav_provider.exceptions import ConfigurationError
+from bollhav_provider.hooks.settings import airflow_option, deployment_settings
+from bollhav_provider.operators.base import default_retries, failing_for_good, unit_label, units_of
+from bollhav_provider.operators.run_context import RUN_KEY, data_interval, environment, run_settings, said_params
+from bollhav_provider.version_compat import seconds
+
+if TYPE_CHECKING:
+    from bollhav_provider.hooks.connections import AirflowConnections
+    from bollhav_provider.intervals import Interval
+    from bollhav_provider.model import Environment, Freshness, Model, TableId, UpstreamContract
+    from bollhav_provider.state import GateRequest, GateResult
+
+Mode = Literal["defer", "reschedule", "poke"]
+
+
+class UpstreamSensor(BaseSensorOperator):
+    """Wait until a model of the library is ready for a window. Waiting holds no worker slot.
+
+    In a DAG of one's own::
+
+        UpstreamSensor(task_id="orders", model="warehouse.orders", contract="encapsulate",
+        freshness=timedelta(days=1))
+
+    waits for the run's window: its parameters ``since`` and ``until``, else its data interval. A run without either
+    waits for the whole of the upstream.
+
+    Args:
+        model: full name of the upstream, as the library knows it (without an environment's suffix).
+        contract: how much of it must be applied: exists, exact, encapsulate, through or whole.
+        freshness: how recently it must have been loaded: a ``Freshness``, or the greatest age.
+        mode: ``defer`` (the default) waits in the triggerer, ``reschedule`` and ``poke`` as Airflow's sensors do.
+        downstream: the model on whose behalf the sensor waits. Its state rows then say ``blocked`` with the reason.
+        bound: the tables that each alias of ``downstream`` stands for, as its graph resolved them.
+        units: the units to wait for as JSON, where it is not the run's window.
+        prefill_task_id: the task whose XCom holds the run's specification, in a generated DAG.
+        bollhav_conn_id: Airflow connection of the library; as configured by default.
+        kwargs: ``poke_interval`` (seconds; as configured, 15), ``timeout`` (seconds; as configured, a week),
+            ``soft_fail`` (skip instead of fail when the time is out), and everything that any operator takes.
+    """
+
+    template_fields: Sequence[str] = ("units", "upstream")
+    shallow_copy_attrs: Sequence[str] = ("downstream", "bound")
+    ui_color = "#f5ecd7"
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        contract: UpstreamContract | str = "encapsulate",
+        freshness: Freshness | timedelta | None = None,
+        mode: Mode = "defer",
+        downstream: Model | None = None,
+        bound: Mapping[str, Sequence[TableId]] | None = None,
+        units: Any = None,
+        prefill_task_id: str | None = None,
+        bollhav_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if mode not in ("defer", "reschedule", "poke"):
+            raise ValueError(f"mode is {mode!r}: write defer, reschedule or poke.")
+        kwargs.setdefault("poke_interval", float(airflow_option("poke_interval", "15")))
+        kwargs.setdefault("timeout", float(airflow_option("gate_timeout", "604800")))
+        super().__init__(mode="poke" if mode == "defer" else mode, **default_retries(kwargs))
+        self.upstream = model
+        self.contract = _contract(contract)
+        self.freshness = _freshness(freshness)
+        self.deferrable = mode == "defer"
+        self.downstream = downstream
+        self.bound = bound
+        self.units = units
+        self.prefill_task_id = prefill_task_id
+        self.bollhav_conn_id = bollhav_conn_id
+
+    @property
+    def label(self) -> str:
+        """The window that is waited for, for the task's label in the UI."""
+        return unit_label(self.units) if self.units is not None else ""
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        with failing_for_good(self):
+            env, requests = self._asked(context)
+            shut = self._look(env, requests, context)
+            if not shut:
+                return None
+        from bollhav_provider.triggers.upstream import UpstreamTrigger
+
+        self.defer(
+            trigger=UpstreamTrigger(
+                conn_id=self.bollhav_conn_id,
+                env=env.to_json(),
+                requests=[request.to_json() for request in requests],
+                poll_interval=seconds(self.poke_interval),
+                finish=True,
+            ),
+            method_name="resume",
+            timeout=timedelta(seconds=seconds(self.timeout)),
+        )
+
+    def resume(self, context: Mapping[str, Any], event: Any = None) -> None:
+        """End as the trigger says; where Airflow did not end the task from the triggerer itself."""
+        if not isinstance(event, Mapping) or event.get("status") == "open":
+            return
+        reason = str(event.get("reason") or "")
+        if event.get("status") == "hard":
+            raise AirflowFailException(reason)
+        raise AirflowException(f"waiting for {self.upstream} failed: {reason}")
+
+    def poke(self, context: Mapping[str, Any]) -> bool:
+        with failing_for_good(self):
+            env, requests = self._asked(context)
+            return not self._look(env, requests, context)
+
+    def _asked(self, context: Mapping[str, Any]) -> tuple[Environment, list[GateRequest]]:
+        """Return what the library is asked: in a generated DAG the model's own gates, else what the arguments say."""
+        env = self._environment(context)
+        if self.downstream is None:
+            return env, [self._request(env, self._run_window(context))]
+        from bollhav_provider.state import gate_requests
+
+        found: list[GateRequest] = []
+        for unit in units_of(self.units):
+            requests = gate_requests(self.downstream, env, unit, self.bound)
+            found += [request for request in requests if request.source == self.upstream]
+            if self.upstream in requests.skipped:
+                self.log.info("%s: not waited for, production is read as it is (deactivate_for_dev)", self.upstream)
+        return env, found
+
+    def _environment(self, context: Mapping[str, Any]) -> Environment:
+        from bollhav_provider.model import Environment
+
+        ti = context.get("ti")
+        if ti is not None and self.prefill_task_id is not None:
+            spec = ti.xcom_pull(task_ids=self.prefill_task_id, key=RUN_KEY, map_indexes=None)
+            if spec:
+                return Environment.from_json(spec.get("env") or {})
+        return environment(run_settings(context))
+
+    def _request(self, env: Environment, window: Interval | None) -> GateRequest:
+        from bollhav_provider.state import GateRequest
+
+        return GateRequest.of(env_name(env, self.upstream), self.contract, window, self.freshness, source=self.upstream)
+
+    def _run_window(self, context: Mapping[str, Any]) -> Interval | None:
+        from bollhav_provider.intervals import Interval, as_utc
+
+        if self.units is not None:
+            return units_of(self.units)[0].window
+        params = said_params(context)
+        if params.get("since") and params.get("until"):
+            return Interval(as_utc(params["since"], "since"), as_utc(params["until"], "until"))
+        found = data_interval(context)
+        return Interval(*found) if found else None
+
+    def _look(self, env: Environment, requests: list[GateRequest], context: Mapping[str, Any]) -> bool:
+        """Look at the gates once. Returns whether one is shut, after saying why in the log and on the state rows.
+
+        Raises:
+            HardGateError: one can never open.
+        """
+        from bollhav_provider.state import check_gates
+
+        connections = self._connections()
+        with connections.state(self.downstream) as conn:
+            results = check_gates(conn, env, requests)
+            if all(result.satisfied for result in results):
+                self._say_open(results)
+                return False
+            reasons = self._record(conn, env) or [result.reason for result in results if not result.satisfied]
+        for reason in dict.fromkeys(reasons):
+            self.log.info("waiting: %s", reason)
+        for result in results:
+            if result.hard:
+                from bollhav_provider.exceptions import HardGateError
+
+                raise HardGateError(result.reason)
+        return True
+
+    def _record(self, conn: Any, env: Environment) -> list[str]:
+        """Leave the whole reason, of all gates, on the rows of the units that wait; returns the reasons."""
+        if self.downstream is None:
+            return []
+        from bollhav_provider.state import observe
+
+        reports = [(unit, observe(conn, self.downstream, env, unit)) for unit in units_of(self.units)]
+        return [
+            f"{self.downstream.full_name} {unit.label}: {report.reason}" for unit, report in reports if not report.open
+        ]
+
+    def _say_open(self, results: Sequence[GateResult]) -> None:
+        for result in results:
+            lag = f", {result.lag} windows behind as max_lag allows" if result.lag else ""
+            self.log.info("open: %s (%s)%s", result.request.upstream, result.request.level, lag)
+
+    def _connections(self) -> AirflowConnections:
+        from bollhav_provider.hooks.library import LibraryHook
+
+        return LibraryHook(self.bollhav_conn_id, settings=deployment_settings()).connections(f"bollhav {self.task_id}")
+
+
+def env_name(env: Environment, full_name: str) -> str:
+    """Return a model's name in an environment."""
+    from bollhav_provider.model import TableId
+
+    return env.table(TableId.parse(full_name)).full_name
+
+
+def _contract(value: UpstreamContract | str) -> UpstreamContract:
+    from bollhav_provider.model import UpstreamContract
+
+    try:
+        return UpstreamContract(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"contract is {value!r}: write one of {', '.join(level.value for level in UpstreamContract)}."
+        ) from None
+
+
+def _freshness(value: Freshness | timedelta | None) -> Freshness | None:
+    from bollhav_provider.model import Freshness
+
+    return Freshness(within=value) if isinstance(value, timedelta) else value

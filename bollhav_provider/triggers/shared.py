@@ -1,0 +1,208 @@
+"""Everything that waits in one process shares one connection a library, and is looked at together.
+
+The triggerer runs hundreds of triggers in one event loop. Each would be a connection and a statement every few
+seconds; instead they meet here: one connection for each library, one statement for all gates that wait, repeated
+when an upstream commits (the database says so) and every few seconds in any case. The connection is closed when
+nobody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+
+from bollhav_provider.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Environment
+    from bollhav_provider.state import GateRequest, GateResult
+
+log = logging.getLogger(__name__)
+
+#: Commits that follow one another this closely, in seconds, are looked at together.
+_GATHER = 0.15
+#: Seconds until the next try when the database cannot be reached: the first, and the most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+
+Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+
+
+@dataclass(eq=False)
+class Waiting:
+    """One trigger's gates and where the answer goes."""
+
+    requests: tuple[GateRequest, ...]
+    poll_interval: float
+    answer: asyncio.Future[list[GateResult]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class GateRunner:
+    """Looks at all gates that wait on one library in one event loop.
+
+    Args:
+        connect: opens the connection.
+        env: the environment whose library is asked.
+        ended: called when nobody waits any more and the connection is closed.
+    """
+
+    def __init__(self, connect: Connect, env: Environment, ended: Callable[[], None] = lambda: None) -> None:
+        self._connect = connect
+        self._env = env
+        self._ended = ended
+        self._waiting: dict[int, Waiting] = {}
+        self._ids = itertools.count()
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, requests: Sequence[GateRequest], poll_interval: float) -> list[GateResult]:
+        """Return the answers once all of ``requests`` are satisfied or one of them never can be.
+
+        Raises:
+            ConfigurationError: the library's connection is not defined or leads nowhere that can be tried again.
+        """
+        waiting = Waiting(tuple(requests), poll_interval)
+        key = next(self._ids)
+        self._waiting[key] = waiting
+        self._woken.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="bollhav gates")
+        try:
+            return await waiting.answer
+        finally:
+            self._waiting.pop(key, None)
+            self._woken.set()
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        try:
+            while self._waiting:
+                try:
+                    conn = await self._connect()
+                    async with conn:
+                        await self._watch(conn)
+                        pause = _FIRST_PAUSE
+                except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as exc:
+                    # A database that restarts must not fail a thousand tasks: they wait, and so does this.
+                    log.warning("the library cannot be asked (%s), trying again in about %.0f s", exc, pause)
+                    await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+        except Exception as exc:
+            self._fail(exc)
+        finally:
+            self._ended()
+
+    def _fail(self, exc: Exception) -> None:
+        """Hand an error that waiting does not heal to everybody."""
+        for waiting in list(self._waiting.values()):
+            if not waiting.answer.done():
+                waiting.answer.set_exception(exc)
+        self._waiting.clear()
+
+    async def _watch(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        from bollhav_provider.state import listen
+
+        await listen(conn, self._env)
+        while self._waiting:
+            self._woken.clear()
+            await self._look(conn)
+            if not self._waiting:
+                # Whoever was answered leaves in the next turn of the loop; a successor may come with it.
+                await asyncio.sleep(0)
+                continue
+            await self._rest(conn)
+
+    async def _look(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        from bollhav_provider.state import acheck_gates
+
+        waiting = [w for w in self._waiting.values() if not w.answer.done()]
+        distinct = list(dict.fromkeys(request for w in waiting for request in w.requests))
+        if not distinct:
+            return
+        answers = dict(zip(distinct, await acheck_gates(conn, self._env, distinct), strict=True))
+        for w in waiting:
+            results = [answers[request] for request in w.requests]
+            if not w.answer.done() and (
+                all(result.satisfied for result in results) or any(result.hard for result in results)
+            ):
+                w.answer.set_result(results)
+        for key, w in list(self._waiting.items()):
+            if w.answer.done():
+                del self._waiting[key]
+
+    async def _rest(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        """Sleep until an upstream commits, somebody comes or goes, or it is time to look again."""
+        least = min((w.poll_interval for w in self._waiting.values()), default=_FIRST_PAUSE)
+        told = asyncio.create_task(_next_commit(conn))
+        woken = asyncio.create_task(self._woken.wait())
+        try:
+            await asyncio.wait(
+                {told, woken},
+                timeout=least * random.uniform(0.9, 1.1),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            woken.cancel()
+            if not told.done():
+                told.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await told
+        if told.done() and not told.cancelled() and (problem := told.exception()):
+            raise problem
+        await asyncio.sleep(_GATHER)
+
+
+async def _next_commit(conn: psycopg.AsyncConnection[Any]) -> None:
+    async for _ in conn.notifies(stop_after=1):
+        return
+
+
+#: The runners of each event loop: by connection and schema.
+_runners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], GateRunner]] = WeakKeyDictionary()
+
+
+async def wait_for_gates(
+    conn_id: str | None,
+    env: Environment,
+    requests: Sequence[GateRequest],
+    *,
+    poll_interval: float,
+) -> list[GateResult]:
+    """Wait with everybody else in this event loop until all ``requests`` are satisfied, or one never can be.
+
+    Args:
+        conn_id: Airflow connection of the library; None for the configured one.
+        env: the environment whose library is asked.
+        requests: what is waited for.
+        poll_interval: seconds between two looks when no commit is announced.
+
+    Raises:
+        ConfigurationError: there is no such connection.
+    """
+    from bollhav_provider.hooks.library import LibraryHook
+
+    runners = _runners.setdefault(asyncio.get_running_loop(), {})
+    key = (conn_id or "", env.state_schema)
+    runner = runners.get(key)
+    if runner is None:
+
+        async def connect() -> psycopg.AsyncConnection[Any]:
+            return await LibraryHook.connect_async(conn_id)
+
+        def ended() -> None:
+            if runners.get(key) is runner and not runner._waiting:
+                del runners[key]
+
+        runner = runners[key] = GateRunner(connect, env, ended)
+    return await runner.wait(requests, poll_interval)
+
+
+__all__ = ["ConfigurationError", "GateRunner", "wait_for_gates"]

@@ -1,0 +1,134 @@
+"""The only file that knows which Airflow is installed.
+
+Everything that has one name on all supported versions comes from ``airflow.providers.common.compat.sdk`` and is
+imported there by its users; what differs beyond a name is decided here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+
+def _version() -> tuple[int, int, int]:
+    from airflow import __version__
+    from packaging.version import Version
+
+    version = Version(__version__)
+    return version.major, version.minor, version.micro
+
+
+AIRFLOW_V_3_0_PLUS: bool = _version() >= (3, 0, 0)
+AIRFLOW_V_3_1_PLUS: bool = _version() >= (3, 1, 0)
+AIRFLOW_V_3_2_PLUS: bool = _version() >= (3, 2, 0)
+AIRFLOW_V_3_3_PLUS: bool = _version() >= (3, 3, 0)
+
+
+def make_asset(name: str, uri: str) -> Any:
+    """Return an Asset; on 2.11 a Dataset, which has no name beside its URI."""
+    from airflow.providers.common.compat.sdk import Asset
+
+    if AIRFLOW_V_3_0_PLUS:
+        return Asset(name=name, uri=uri)
+    return Asset(uri=uri)
+
+
+def any_of(assets: Sequence[Any]) -> Any:
+    """Return the schedule that starts a run after an event of any of ``assets``."""
+    from airflow.providers.common.compat.sdk import AssetAny
+
+    return AssetAny(*assets)
+
+
+def cron_intervals(cron: str, tz: str) -> Any:
+    """Return the timetable whose data intervals are the windows of ``cron`` in ``tz``.
+
+    A bare cron string would not do: Airflow 3 makes it a trigger timetable, whose intervals have no length.
+    """
+    from airflow.timetables.interval import CronDataIntervalTimetable
+
+    return CronDataIntervalTimetable(cron, timezone=tz)
+
+
+def retry_policy(fatal: Iterable[type[BaseException]]) -> dict[str, Any]:
+    """Return operator arguments that make ``fatal`` errors fail without a retry, where Airflow can be told so."""
+    if not AIRFLOW_V_3_3_PLUS:
+        return {}
+    from airflow.providers.common.compat.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
+    rules = [RetryRule(exception=exception, action=RetryAction.FAIL) for exception in fatal]
+    return {"retry_policy": ExceptionRetryPolicy(rules=rules)}
+
+
+def emit_asset_event(context: Mapping[str, Any], asset: Any, extra: dict[str, Any], partitions: Sequence[str]) -> None:
+    """Attach ``extra``, and one partition key a window where the version has them, to the event of ``asset``.
+
+    Args:
+        context: the task's context; without outlet events (a bare ``execute({})``) nothing happens.
+        asset: one of the task's outlets.
+        extra: JSON values.
+        partitions: partition keys.
+    """
+    events = context.get("outlet_events")
+    if events is None:
+        return
+    event = events[asset]
+    event.extra = extra
+    if partitions and hasattr(event, "add_partitions"):
+        event.add_partitions(list(partitions))
+
+
+def generation(ti: Any, retries: int | None) -> int:
+    """Return the number of the first try since the task was last cleared; 1 for a task that never was.
+
+    A clear sets ``max_tries`` to the tries done so far plus the task's retries, a retry leaves it alone: that is the
+    one difference between the two that a task can see.
+    """
+    most = getattr(ti, "max_tries", None)
+    if most is None or retries is None:
+        return 1
+    return max(1, int(most) - int(retries) + 1)
+
+
+def airflow_time_outs() -> tuple[str, ...]:
+    """Return the dotted names of the exceptions by which Airflow ends a task from outside."""
+    from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+
+    return (f"{AirflowTaskTimeout.__module__}.{AirflowTaskTimeout.__qualname__}", "builtins.KeyboardInterrupt")
+
+
+async def get_connection_async(conn_id: str) -> Any:
+    """Look an Airflow connection up without blocking the event loop."""
+    from airflow.providers.common.compat.sdk import BaseHook
+
+    if hasattr(BaseHook, "aget_connection"):
+        return await BaseHook.aget_connection(conn_id)
+    from asgiref.sync import sync_to_async
+
+    return await sync_to_async(BaseHook.get_connection)(conn_id)
+
+
+def task_success_event() -> type[Any] | None:
+    """Return the trigger event that ends a task in the triggerer, without a worker slot; None where there is none."""
+    try:
+        from airflow.triggers.base import TaskSuccessEvent
+    except ImportError:
+        return None
+    return TaskSuccessEvent  # type: ignore[no-any-return]
+
+
+def is_default(section: str, option: str) -> Callable[[], bool]:
+    """Return a call that says whether nobody set ``[section] option``."""
+
+    def check() -> bool:
+        from airflow.providers.common.compat.sdk import conf
+
+        return not conf.has_option(section, option)
+
+    return check
+
+
+def seconds(value: float | timedelta) -> float:
+    """Return a duration in seconds; operators take either on the newer versions."""
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
