@@ -1,7 +1,7 @@
 """Incremental PostgreSQL tables with real state, inside the Airflow you already run.
 
-The public names are imported when they are first touched, so ``import bollhav_provider`` costs neither Airflow nor polars nor a
-database driver.
+The public names are imported when they are first touched, so ``import bollhav_provider`` costs neither
+Airflow nor polars nor a database driver.
 """
 
 from __future__ import annotations
@@ -59,12 +59,46 @@ if TYPE_CHECKING:
     )
 
 _MODEL = (
-    "AcceptedValues", "AirflowOptions", "Batch", "Check", "ChunkFix", "ChunkFlex", "Column", "ColumnFreshness", "Contract", "Curfew",
-    "Environment", "Expression", "Freshness", "FreshnessScope", "InRange", "Index", "Materialization", "Model", "NotNull",
-    "OnSchemaChange", "People", "Relationship", "RowCount", "Severity", "Source", "SourceApi", "SourceFile", "SourceHardcoded",
-    "SourceModel", "Staging", "State", "TableId", "Tags", "Target", "Temporality", "TimeChunking", "Unique", "UpstreamContract",
+    "AcceptedValues",
+    "AirflowOptions",
+    "Batch",
+    "Check",
+    "ChunkFix",
+    "ChunkFlex",
+    "Column",
+    "ColumnFreshness",
+    "Contract",
+    "Curfew",
+    "Environment",
+    "Expression",
+    "Freshness",
+    "FreshnessScope",
+    "InRange",
+    "Index",
+    "Materialization",
+    "Model",
+    "NotNull",
+    "OnSchemaChange",
+    "People",
+    "Relationship",
+    "RowCount",
+    "Severity",
+    "Source",
+    "SourceApi",
+    "SourceFile",
+    "SourceHardcoded",
+    "SourceModel",
+    "Staging",
+    "State",
+    "TableId",
+    "Tags",
+    "Target",
+    "Temporality",
+    "TimeChunking",
+    "Unique",
+    "UpstreamContract",
     "WriteMode",
-)  # fmt: skip
+)
 
 #: Where each public name lives.
 _HOMES = {

@@ -1,4 +1,4 @@
-"""The base of all definitions: immutable, closed to unknown arguments, with errors that say what to write instead."""
+"""The base of all definitions: immutable, closed to unknown arguments, with errors that say the remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FrozenDict(dict[str, Any]):
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
         raise TypeError("definitions are immutable; write a new one")
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -84,8 +84,8 @@ class Definition(BaseModel):
     """A piece of a model's definition.
 
     Raises:
-        DefinitionError: an argument is unknown, missing, or cannot be what it is given as. Rules that concern several
-            fields are checked, all together, by the model that the piece becomes part of.
+        DefinitionError: an argument is unknown, missing, or cannot be what it is given as. Rules that concern
+            several fields are checked, all together, by the model that the piece becomes part of.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

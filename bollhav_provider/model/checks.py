@@ -68,7 +68,7 @@ class NotNull(Check):
 
 
 class Unique(Check):
-    """No two rows of the target agree in all the columns, the new rows against each other and against the old ones."""
+    """No two rows of the target agree in all the columns; new rows are compared with old ones too."""
 
     _positional: ClassVar[tuple[str, ...]] = ("columns",)
     kind: Literal["unique"] = "unique"
@@ -215,7 +215,7 @@ class ColumnFreshness(Check):
 
 
 class Expression(Check):
-    """An SQL condition over the target's columns holds for every new row; NULL passes, as in a CHECK constraint."""
+    """An SQL condition over the target's columns holds for every new row; NULL passes, as in SQL's CHECK."""
 
     _positional: ClassVar[tuple[str, ...]] = ("sql",)
     kind: Literal["expression"] = "expression"

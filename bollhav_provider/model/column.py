@@ -34,7 +34,10 @@ class Column(Definition):
     unique: bool = Field(default=False, description="Whether no two rows may have the same value in this column.")
     nulls_not_distinct: bool = Field(
         default=False,
-        description="Lets a nullable column be part of a key, where two NULLs then are the same: UNIQUE NULLS NOT DISTINCT, PostgreSQL 15 and later.",
+        description=(
+            "Lets a nullable column be part of a key, where two NULLs then are the same: UNIQUE NULLS "
+            "NOT DISTINCT, PostgreSQL 15 and later."
+        ),
     )
     partition_on: bool = Field(
         default=False,
@@ -54,11 +57,16 @@ class Column(Definition):
     )
     allow: Annotated[tuple[Allow, ...], BeforeValidator(_words)] = Field(
         default=(),
-        description="Changes that may be made to values that the column cannot hold exactly; by default they are refused.",
+        description=(
+            "Changes that may be made to values that the column cannot hold exactly; by default they are refused."
+        ),
     )
     naive_tz: str | None = Field(
         default=None,
-        description="The zone of datetimes that carry none, and of a column of type timestamp; by default they are refused or UTC.",
+        description=(
+            "The zone of datetimes that carry none, and of a column of type timestamp; by default they "
+            "are refused or UTC."
+        ),
     )
 
     if TYPE_CHECKING:
@@ -99,7 +107,8 @@ class Column(Definition):
 
     @property
     def is_written(self) -> bool:
-        """Whether rows bring a value for the column; generated ones and those of an identity are made by PostgreSQL."""
+        """Whether rows bring a value for the column; generated ones and those of an identity are made by
+        PostgreSQL."""
         return self.generated is None and self.identity != "always"
 
     def problems(self) -> Iterator[Finding]:

@@ -40,8 +40,8 @@ class Document:
 def read_documents(path: Path) -> list[Document]:
     """Read the documents of a YAML file; empty ones are left out.
 
-    Dates and times stay text, since a definition reads them itself and YAML would drop their zone; ``22:00`` is no number, and only
-    ``true`` and ``false`` are booleans.
+    Dates and times stay text, since a definition reads them itself and YAML would drop their zone; ``22:00``
+    is no number, and only ``true`` and ``false`` are booleans.
 
     Raises:
         DefinitionError: the file is no YAML, or a key is written twice.
@@ -117,6 +117,14 @@ def _loader() -> Any:
             re.compile(f"^(?:{pattern})$"),
             [*first.replace("\0", ""), *([""] if "\0" in first else [])],
         )
-    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
-    Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(loader.construct_scalar(node)))
+    Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+    Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
     return Loader
+
+
+def _construct_int(loader: Any, node: Any) -> int:
+    return int(loader.construct_scalar(node))
+
+
+def _construct_float(loader: Any, node: Any) -> float:
+    return float(loader.construct_scalar(node))

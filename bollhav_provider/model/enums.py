@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Word(str, Enum):
+class Word(StrEnum):
     """A word that may be written in any case; it is kept in lower case."""
 
     @classmethod
@@ -13,9 +13,6 @@ class Word(str, Enum):
         if isinstance(value, str):
             return next((member for member in cls if member.value == value.strip().lower()), None)
         return None
-
-    def __str__(self) -> str:
-        return str(self.value)
 
 
 class Temporality(Word):

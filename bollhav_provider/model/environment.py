@@ -1,6 +1,7 @@
 """Environments: the suffixes that keep a developer's tables apart from production's.
 
-A suffix reaches targets, gates, ``ref()``, staging and lineage alike, because all of them ask here (Semantics: definitions).
+A suffix reaches targets, gates, ``ref()``, staging and lineage alike, because all of them ask here
+(Semantics: definitions).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Environment:
 
     Attributes:
         suffix: added to schemas: ``warehouse`` becomes ``warehouse_pr123``.
-        appendix: added after the suffix, for instance a week: ``warehouse_pr123_2401_``. It is text that was fixed when the
-            run started, so a week that turns during a run changes nothing.
+        appendix: added after the suffix, for instance a week: ``warehouse_pr123_2401_``. It is text that was
+            fixed when the run started, so a week that turns during a run changes nothing.
         target_suffix: added to the names of tables and views.
 
     Raises:
@@ -54,7 +55,8 @@ class Environment:
             for field in ("appendix", "target_suffix"):
                 if getattr(self, field) is not None:
                     raise ConfigurationError(
-                        f"environment: {field}: {getattr(self, field)!r} is given without a suffix, so the run would share "
+                        f"environment: {field}: {getattr(self, field)!r} is given without a suffix, "
+                        "so the run would share "
                         "production's library and state; give a suffix too"
                     )
         if problem := length_problem(self.state_schema, "library's schema"):
@@ -73,7 +75,8 @@ class Environment:
         Args:
             now: the start of the run, aware; the appendix is worked out in UTC.
             suffix: as in the class.
-            appendix_format: for ``strftime``, for instance ``%y%V``; ignored without a suffix, since production has no appendix.
+            appendix_format: for ``strftime``, for instance ``%y%V``; ignored without a suffix, since
+                production has no appendix.
             target_suffix: as in the class; ignored without a suffix likewise.
         """
         from bollhav_provider.intervals import as_utc

@@ -32,7 +32,7 @@ def inline_content_hash(model: Model) -> str | None:
 
 
 def definition_fingerprint(model: Model) -> str:
-    """Return the fingerprint of what is declared, leaving out what has its default, and of the function's text."""
+    """Return the fingerprint of what is declared, without defaults, and of the function's text."""
     return _digest([_canonical(model), _function_text(model.function)])
 
 

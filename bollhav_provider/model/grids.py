@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 
 from bollhav_provider.exceptions import GridError
 from bollhav_provider.intervals import Grid, Interval
 
 #: Leap years and both clock changes of the zones that have them lie within.
-_SAMPLE = Interval(datetime(2023, 12, 1, tzinfo=timezone.utc), datetime(2025, 2, 1, tzinfo=timezone.utc))
+_SAMPLE = Interval(datetime(2023, 12, 1, tzinfo=UTC), datetime(2025, 2, 1, tzinfo=UTC))
 _SAMPLE_TICKS = 2000
 
 
@@ -43,17 +44,16 @@ def cell_problem(
 ) -> str | None:
     """Say that a tick of one cron is no tick of another, or None.
 
-    The ticks of fourteen months are compared, up to two thousand: both clock changes, a leap day and every month lie within.
+    The ticks of fourteen months are compared, up to two thousand: both clock changes, a leap day and every
+    month lie within.
     """
     fine = grid_of(inner_cron, tz)
-    count = 0
-    for tick in grid_of(outer_cron, tz).ticks(_SAMPLE.since, _SAMPLE.until):
+    ticks = grid_of(outer_cron, tz).ticks(_SAMPLE.since, _SAMPLE.until)
+    for tick in islice(ticks, _SAMPLE_TICKS):
         if fine.floor(tick) != tick:
             return (
-                f"{outer} {outer_cron!r} has a tick at {tick:%Y-%m-%dT%H:%M}Z that is no tick of the {inner} {inner_cron!r} in {tz}, "
+                f"{outer} {outer_cron!r} has a tick at {tick:%Y-%m-%dT%H:%M}Z that is no tick of "
+                f"the {inner} {inner_cron!r} in {tz}, "
                 f"so a {inner} would be cut in two; write a {outer} whose ticks are all ticks of the {inner}"
             )
-        count += 1
-        if count >= _SAMPLE_TICKS:
-            break
     return None

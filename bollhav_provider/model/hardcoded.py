@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
@@ -85,7 +85,7 @@ class SourceHardcoded(Definition):
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON that tells types apart, so that 1, 1.0, '1' and True have different fingerprints."""
+    """Return a value as JSON that tells types apart, so that 1, 1.0, '1' and True differ."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -96,7 +96,7 @@ def plain(value: Any) -> Any:
         return {"decimal": str(value)}
     if isinstance(value, datetime):
         if value.tzinfo is not None:
-            return {"instant": value.astimezone(timezone.utc).isoformat()}
+            return {"instant": value.astimezone(UTC).isoformat()}
         return {"datetime": value.isoformat()}
     if isinstance(value, date | time):
         return {type(value).__name__: value.isoformat()}

@@ -15,7 +15,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def read_duration(value: Any) -> Any:
-    """Turn ``30m``, ``36h`` or ``7d`` into a timedelta and leave everything else to pydantic (ISO 8601, seconds)."""
+    """Turn ``30m``, ``36h`` or ``7d`` into a timedelta; everything else is left to pydantic."""
     if isinstance(value, str) and (match := _SHORT.fullmatch(value.strip())):
         return timedelta(**{_UNITS[match[2].lower()]: int(match[1])})
     return value
@@ -47,7 +47,8 @@ def read_instant(value: Any, field: str) -> datetime | None:
         raise ValueError(f"{value.isoformat()} is a date and no instant; write '{value.isoformat()}T00:00+00:00'")
     if isinstance(value, str) and value.strip().lower().lstrip("+-") in ("infinity", "inf", "now", "today"):
         raise ValueError(
-            f"{value!r} is no fixed instant; leave {field} out for an open {field}, or write one such as '2024-01-01T00:00Z'"
+            f"{value!r} is no fixed instant; leave {field} out for an open {field}, or write one "
+            "such as '2024-01-01T00:00Z'"
         )
     if not isinstance(value, str | datetime):
         raise ValueError(f"{value!r} is no instant; write an ISO 8601 string such as '2024-01-01T00:00+00:00'")

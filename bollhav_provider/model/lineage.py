@@ -23,7 +23,8 @@ class Dataset:
     """One end of a lineage edge.
 
     Attributes:
-        namespace: ``postgres://host:port``, ``file``, the address of an API, or ``bollhav`` for what is only in the code.
+        namespace: ``postgres://host:port``, ``file``, the address of an API, or ``bollhav`` for what is only
+            in the code.
         name: ``database.schema.table``, a path, or a name.
         kind: ``model``, ``file``, ``api``, ``hardcoded`` or ``unknown``.
         contract: the level at which it gates, or None.

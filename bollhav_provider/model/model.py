@@ -10,16 +10,17 @@ from uuid import UUID, uuid5
 from pydantic import Field, PrivateAttr, model_validator
 
 from bollhav_provider.exceptions import DefinitionError, DefinitionWarning, Problem
+from bollhav_provider.model import references
 from bollhav_provider.model.airflow import AirflowOptions
-from bollhav_provider.model.base import Definition, Finding, Words, did_you_mean
+from bollhav_provider.model.base import Definition, Finding, Words
 from bollhav_provider.model.checks import AnyCheck
 from bollhav_provider.model.column import Column
 from bollhav_provider.model.enums import Materialization, Temporality, WriteMode
 from bollhav_provider.model.environment import Environment
-from bollhav_provider.model.names import TableId, quote, staging_table_name, state_table_name
+from bollhav_provider.model.names import TableId, staging_table_name, state_table_name
 from bollhav_provider.model.people import Curfew, People, Tags
-from bollhav_provider.model.signature import Parameter, location, read_parameters
-from bollhav_provider.model.source import UNKNOWN_PREFIX, Source, SourceModel
+from bollhav_provider.model.signature import Parameter, read_function
+from bollhav_provider.model.source import UNKNOWN_PREFIX, Source
 from bollhav_provider.model.state import State
 from bollhav_provider.model.target import KeyConstraint, Target
 from bollhav_provider.model.timing import Batch, Contract
@@ -36,7 +37,8 @@ _UNKNOWN_SPACE = UUID("6f0e2a53-9d0b-5c1e-8a41-2f6d1f0f7b8e")
 class Model(Definition):
     """A declared table or view: where it is, when its windows are, what it needs, and how it is computed.
 
-    A definition is immutable data without connection, clock or I/O. Everything that is wrong with it is reported at once.
+    A definition is immutable data without connection, clock or I/O. Everything that is wrong with it is
+    reported at once.
 
     Raises:
         DefinitionError: with one problem for each thing that is wrong (Semantics: definitions).
@@ -56,7 +58,10 @@ class Model(Definition):
     state: State | None = Field(default=None, description="Track progress in the library. Gates need it.")
     query: str | None = Field(
         default=None,
-        description="The SELECT that computes the rows inside PostgreSQL, with inputs as `{alias}` and the window as `%(since)s`, `%(until)s`.",
+        description=(
+            "The SELECT that computes the rows inside PostgreSQL, with inputs as `{alias}` and the "
+            "window as `%(since)s`, `%(until)s`."
+        ),
     )
     library: bool = Field(
         default=False, description="Register a view, or a table without state, so that others can wait for it."
@@ -82,6 +87,7 @@ class Model(Definition):
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
     _parameters: tuple[Parameter, ...] = PrivateAttr(default=())
+    _inferred: tuple[Source, ...] = PrivateAttr(default=())
 
     if not TYPE_CHECKING:  # type checkers see the fields as keyword arguments
 
@@ -129,8 +135,8 @@ class Model(Definition):
     @classmethod
     def _label(cls, data: Mapping[str, Any]) -> str:
         target = data.get("target")
-        get = target.get if isinstance(target, Mapping) else lambda name: getattr(target, name, None)
-        parts = [part for part in (get("catalog"), get("schema"), get("name")) if isinstance(part, str) and part]
+        given = target if isinstance(target, Mapping) else getattr(target, "__dict__", {})
+        parts = [part for name in ("catalog", "schema", "name") if isinstance(part := given.get(name), str) and part]
         return ".".join(parts) if parts else "Model"
 
     def __hash__(self) -> int:
@@ -233,7 +239,7 @@ class Model(Definition):
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
-        """The columns by which UPSERT finds a row again: ``key``, else the primary key, else the one unique column."""
+        """The columns by which UPSERT finds a row again: ``key``, the primary key, or the only unique one."""
         if self.key:
             return tuple(column for name in self.key if (column := self.target.column(name)))
         if self.target.primary_key:
@@ -266,11 +272,7 @@ class Model(Definition):
     @property
     def inferred(self) -> tuple[Source, ...]:
         """Inputs that only the execute function's parameters name: models of the own schema."""
-        return tuple(
-            Source(parameter.name, optional=parameter.optional, many=parameter.many)
-            for parameter in self._parameters
-            if parameter.inferred
-        )
+        return self._inferred
 
     @property
     def inputs(self) -> tuple[Source, ...]:
@@ -303,43 +305,20 @@ class Model(Definition):
         Raises:
             DefinitionError: there is none, with the nearest one that there is.
         """
-        for source in self.inputs:
-            if name == source.alias_name or name in source.keys:
-                return source
-        known = list(dict.fromkeys(word for source in self.inputs for word in (*source.keys, source.alias_name)))
-        hint = did_you_mean(name, known) or (
-            f"; declared are {', '.join(known)}" if known else "; the model declares no inputs"
-        )
-        raise DefinitionError(
-            [
-                Problem(
-                    self.full_name, "upstream", f"{name!r} is not declared{hint}, or add Source({name!r}) to upstream"
-                )
-            ]
-        )
+        return references.find_source(self, name)
 
     def table_of(self, source: Source, key: str | None = None) -> TableId | None:
-        """Return the relation that a key of a source means by itself, without suffix; None for ``*.name`` or what is no relation.
+        """Return the relation that a key means by itself, without suffix; None for ``*.name`` or no relation.
 
         Args:
             source: one of the inputs.
             key: one of its keys; not given: its first.
         """
-        if not isinstance(source.type, SourceModel):
-            return None
-        parts = (key or source.name).split(".")
-        if parts[0] == "*":
-            return None
-        schema = parts[-2] if len(parts) > 1 else source.type.schema or self.target.schema
-        own = len(parts) == 1 and source.type.schema is None
-        catalog = parts[-3] if len(parts) > 2 else source.type.catalog or (self.target.catalog if own else None)
-        return TableId(catalog, schema, parts[-1])
+        return references.table_of(self, source, key)
 
     def place(self, source: Source, table: TableId, env: Environment) -> TableId:
-        """Return where a relation is in an environment: a gated one moves with the suffix, others stay where they are."""
-        if not source.is_gated or (source.deactivate_for_dev and env.is_suffixed):
-            return table
-        return env.table(table)
+        """Return where a relation is in an environment: a gated one moves with the suffix, others do not."""
+        return references.place(source, table, env)
 
     def ref(self, name: str, env: Environment | None = None, *, table: TableId | None = None) -> str:
         """Return the quoted relation of a declared input, for SQL.
@@ -347,39 +326,13 @@ class Model(Definition):
         Args:
             name: the key as declared, or the alias.
             env: not given: the one that the current run has made active, else production.
-            table: the relation that the graph bound to the input, without suffix, where it is not the one that the key says.
+            table: the relation that the graph bound to the input, without suffix, where it is not the one
+                that the key says.
 
         Raises:
             DefinitionError: the input is not declared, is no relation, or can be several.
         """
-        env = env or Environment.current()
-        source = self.source(name)
-        if not source.is_relation:
-            how = {
-                "file": "it is a file: name it as a parameter of the execute function and read its .data",
-                "api": "it is an API: call it in the execute function",
-                "hardcoded": "it is inline data: name it as a parameter of the execute function and read its .data, or call its to_dataframe()",
-            }[source.kind]
-            raise DefinitionError(
-                [Problem(self.full_name, "upstream", f"ref({name!r}): {how}; SQL has no name for it")]
-            )
-        found = table or (None if source.is_wildcard else self.table_of(source))
-        if found is None:
-            raise DefinitionError(
-                [
-                    Problem(
-                        self.full_name,
-                        "upstream",
-                        f"ref({name!r}): it can be several relations; use the .ref of each Upstream in the function's list",
-                    )
-                ]
-            )
-        return self._sql_name(self.place(source, found, env))
-
-    def _sql_name(self, table: TableId) -> str:
-        # A relation of another catalog keeps it, so that PostgreSQL refuses it instead of reading one of the same name here.
-        foreign = table.catalog is not None and table.catalog != self.target.catalog
-        return f"{quote(str(table.catalog))}.{table.quoted}" if foreign else table.quoted
+        return references.reference(self, name, env or Environment.current(), table)
 
     def render_query(
         self,
@@ -393,21 +346,14 @@ class Model(Definition):
         Args:
             env: as in :meth:`ref`.
             tables: relations that the graph bound to aliases, without suffix.
-            for_parameters: true: to be executed with a mapping that holds ``since`` and ``until`` (or an empty one), percent signs are
-                doubled as psycopg wants it; false: plain SQL.
+            for_parameters: true: to be executed with a mapping that holds ``since`` and ``until`` (or an
+                empty one), percent signs are doubled as psycopg wants it; false: plain SQL.
 
         Raises:
             DefinitionError: the model has no query.
         """
-        from bollhav_provider.model.sqltext import render
-
-        if self.query is None:
-            raise DefinitionError(
-                [Problem(self.full_name, "query", "the model has none; its rows come from an execute function")]
-            )
-        bound = tables or {}
-        return render(
-            self.query, lambda alias: self.ref(alias, env, table=bound.get(alias)), for_parameters=for_parameters
+        return references.rendered_query(
+            self, env or Environment.current(), tables or {}, for_parameters=for_parameters
         )
 
     def lineage(
@@ -440,33 +386,11 @@ class Model(Definition):
         """Register the function that computes a unit's rows; used as a decorator.
 
         Raises:
-            DefinitionError: the model has a query or another function, or a parameter is one that nothing could fill.
+            DefinitionError: the model has a query or another function, or a parameter is one that nothing
+                could fill.
         """
-        problems: list[Finding] = []
-        if not callable(function):
-            raise DefinitionError(
-                [Problem(self.full_name, "execute", f"{function!r} is no function; write @model.execute above a def")]
-            )
-        field = f"execute: {location(function)}"
-        if self.query is not None:
-            problems.append((field, "the model has a query, which computes its rows; remove the query or the function"))
-        elif self.is_view:
-            problems.append(
-                (field, "a view is its query and has no function; write query=..., or materialization='table'")
-            )
-        if self._function is not None and location(self._function) != location(function):
-            problems.append((field, f"the model already has the function {location(self._function)}; keep one"))
-        parameters, found = read_parameters(function, {source.alias_name: source for source in self.sources})
-        problems.extend(found)
-        for parameter in parameters:
-            if parameter.inferred and parameter.name == self.target.name:
-                where = f"{field}: parameter {parameter.name!r}"
-                problems.append(
-                    (where, "it means the model itself; declare the source that is meant, with this name as its alias")
-                )
-        if problems:
-            raise DefinitionError([Problem(self.full_name, where, message) for where, message in problems])
-        self._function, self._parameters = function, parameters
+        self._parameters, self._inferred = read_function(self, function)
+        self._function = function
         return function
 
     def check_environment(self, env: Environment) -> None:

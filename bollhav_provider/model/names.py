@@ -1,7 +1,7 @@
 """Names: what PostgreSQL can hold, how names are quoted, and the names that are derived from others.
 
-PostgreSQL cuts a name at 63 bytes without saying so; two long names can then be one table. Every name, given or derived,
-is therefore measured in bytes before it is used (Semantics: definitions).
+PostgreSQL cuts a name at 63 bytes without saying so; two long names can then be one table. Every name, given
+or derived, is therefore measured in bytes before it is used (Semantics: definitions).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def name_problem(name: str, what: str = "name") -> str | None:
     if "\x00" in name:
         return f"the {what} {name!r} holds a NUL byte, which no PostgreSQL name can; remove it"
     if "." in name:
-        return f"the {what} {name!r} holds a dot, which separates catalog, schema and name; write the parts as fields of their own"
+        return (
+            f"the {what} {name!r} holds a dot, which separates catalog, schema and name; write the "
+            "parts as fields of their own"
+        )
     return length_problem(name, what)
 
 
@@ -45,7 +48,8 @@ def length_problem(name: str, what: str) -> str | None:
     if size <= MAX_NAME_BYTES:
         return None
     return (
-        f"the {what} {name!r} is {size} bytes long and PostgreSQL cuts names at {MAX_NAME_BYTES} bytes without saying so; "
+        f"the {what} {name!r} is {size} bytes long and PostgreSQL cuts names at {MAX_NAME_BYTES} "
+        "bytes without saying so; "
         f"shorten it by {size - MAX_NAME_BYTES} {'byte' if size - MAX_NAME_BYTES == 1 else 'bytes'}"
     )
 
@@ -112,7 +116,7 @@ def state_table_name(full_name: str) -> str:
 
 
 def staging_table_name(full_name: str) -> str:
-    """Return the name of a model's staging table, which lies beside its state table and never collides with it."""
+    """Return the name of a model's staging table, which lies beside its state table."""
     return f"{_slug(full_name, _STAGING_SLUG_LENGTH)}_{_digest(full_name)}_stg"
 
 

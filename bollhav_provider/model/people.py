@@ -24,7 +24,7 @@ DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Tags(tuple[str, ...]):
-    """A model's tags, in order, each once: ``Tags("daily", "finance")``. A plain list of strings will do as well."""
+    """A model's tags, in order, each once: ``Tags("daily", "finance")``; a list of strings will do as well."""
 
     __slots__ = ()
 
@@ -79,11 +79,13 @@ class People(Definition):
 
 
 class Curfew(Definition):
-    """Times of day at which no unit of the model starts: ``Curfew(ranges=[("22:00", "06:00")], tz="Europe/Stockholm")``."""
+    """Times of day at which no unit starts: ``Curfew(ranges=[("22:00", "06:00")], tz="Europe/Paris")``."""
 
     ranges: tuple[tuple[time, time], ...] = Field(
         min_length=1,
-        description="From, up to but not including, to; a range may pass midnight and then belongs to the day it starts on.",
+        description=(
+            "From, up to but not including, to; a range may pass midnight and then belongs to the day it starts on."
+        ),
     )
     tz: str = Field(default="UTC", description="IANA zone of the times.")
     days: tuple[Day, ...] = Field(default=DAYS, min_length=1, description="Days on which the ranges start.")
@@ -130,7 +132,10 @@ class Curfew(Definition):
             if start == stop:
                 yield (
                     "ranges",
-                    f"from {start:%H:%M} to {stop:%H:%M} is no time at all; write two different times ('00:00' to '23:59' and enabled=False exist too)",
+                    (
+                        f"from {start:%H:%M} to {stop:%H:%M} is no time at all; write two different "
+                        "times or enabled=False to stop the model altogether"
+                    ),
                 )
             if start.tzinfo or stop.tzinfo:
                 yield (

@@ -1,7 +1,7 @@
 """Reading and normalising the names of PostgreSQL types.
 
-``numeric(6,1)``, ``timestamptz``, ``varchar(20)[]`` and ``shop.mood`` become a :class:`PgType`, whose ``sql`` is what the
-server itself would say (``format_type``), so that a declaration can be compared with a table.
+``numeric(6,1)``, ``timestamptz``, ``varchar(20)[]`` and ``shop.mood`` become a :class:`PgType`, whose ``sql``
+is what the server itself would say (``format_type``), so that a declaration can be compared with a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _ALIASES = {
     "int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint",
     "float8": "double precision", "float4": "real",
     "decimal": "numeric", "dec": "numeric", "bool": "boolean",
-    "varchar": "character varying", "char varying": "character varying", "national character varying": "character varying",
+    "varchar": "character varying", "char varying": "character varying",
+    "national character varying": "character varying",
     "char": "character", "nchar": "character", "national character": "character", "bpchar": "character",
     "varbit": "bit varying",
     "timestamptz": "timestamp with time zone", "timestamp": "timestamp without time zone",
@@ -114,7 +115,7 @@ class PgType:
 
     @property
     def sql(self) -> str:
-        """The type in SQL, as ``format_type`` shows it (an array with one pair of brackets, whatever its dimensions)."""
+        """The type in SQL, as ``format_type`` shows it: an array has one pair of brackets, whatever its depth."""
         return self._scalar() + ("[]" if self.dimensions else "")
 
     def _scalar(self) -> str:
@@ -143,7 +144,8 @@ def parse_type(text: str) -> PgType:
     """Read the name of a PostgreSQL type.
 
     Args:
-        text: for instance ``numeric(6,1)``, ``timestamptz``, ``varchar(20)``, ``text[]``, ``shop.mood`` or ``"My Type"``.
+        text: for instance ``numeric(6,1)``, ``timestamptz``, ``varchar(20)``, ``text[]``, ``shop.mood`` or
+            ``"My Type"``.
 
     Raises:
         TypeNameError: it cannot be read, or there is a better way to write it.
@@ -253,7 +255,8 @@ def _own(text: str, name: str, modifiers: tuple[str, ...], dimensions: int) -> P
         near = did_you_mean(own.lower(), [*_BUILTIN, *_ALIASES]) if len(own) > 3 else ""
         if near:
             raise TypeNameError(
-                f"PostgreSQL has no type {text!r}; a type of your own is written with its schema, as in 'public.{own}'{near}"
+                f"PostgreSQL has no type {text!r}; a type of your own is written with its schema, "
+                f"as in 'public.{own}'{near}"
             )
     for part in filter(None, (schema, own)):
         if problem := length_problem(_unquote(part), "type name"):

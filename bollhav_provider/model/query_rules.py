@@ -16,11 +16,46 @@ if TYPE_CHECKING:
 
 #: Aggregates of PostgreSQL that the parser knows as functions of any kind.
 _AGGREGATES = frozenset(
-    ("array_agg", "string_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg", "bit_and", "bit_or", "bit_xor",
-     "bool_and", "bool_or", "every", "any_value", "range_agg", "range_intersect_agg", "mode", "percentile_cont", "percentile_disc", "corr",
-     "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
-     "regr_syy", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp")
-)  # fmt: skip
+    [
+        "array_agg",
+        "string_agg",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
+        "xmlagg",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "bool_and",
+        "bool_or",
+        "every",
+        "any_value",
+        "range_agg",
+        "range_intersect_agg",
+        "mode",
+        "percentile_cont",
+        "percentile_disc",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "variance",
+        "var_pop",
+        "var_samp",
+    ]
+)
 
 
 def query_problems(model: Model) -> Iterator[Finding]:
@@ -43,17 +78,26 @@ def _alias_problems(model: Model, query: str) -> Iterator[Finding]:
             hint = did_you_mean(alias, sources) or (f"; declared are {', '.join(sources)}" if sources else "")
             yield (
                 "query",
-                f"{{{alias}}} is no declared input; add Source('schema.{alias}') to upstream or correct the placeholder{hint}",
+                (
+                    f"{{{alias}}} is no declared input; add Source('schema.{alias}') to upstream or "
+                    f"correct the placeholder{hint}"
+                ),
             )
         elif not source.is_relation:
             yield (
                 "query",
-                f"{{{alias}}} is {_a(source.kind)}, which SQL cannot read; load it with a model of its own, or use an execute function",
+                (
+                    f"{{{alias}}} is {_a(source.kind)}, which SQL cannot read; load it with a model of "
+                    "its own, or use an execute function"
+                ),
             )
         elif source.is_wildcard:
             yield (
                 "query",
-                f"{{{alias}}} can be several relations, and a query reads one at each place; name one, or use an execute function",
+                (
+                    f"{{{alias}}} can be several relations, and a query reads one at each place; name "
+                    "one, or use an execute function"
+                ),
             )
     for alias, source in sources.items():
         # What is only waited for, or only orders, need not be read.
@@ -84,14 +128,20 @@ def _parameter_problems(model: Model, query: str) -> Iterator[Finding]:
     for text in quoted_parameters(query):
         yield (
             "query",
-            f"{text} stands within quotes, where it would be plain text; remove the quotes, a parameter brings its type along",
+            (
+                f"{text} stands within quotes, where it would be plain text; remove the quotes, a "
+                "parameter brings its type along"
+            ),
         )
     window = [name for name in found if name in PARAMETERS]
     if window and model.is_windowless:
         what = "a view" if model.is_view else "a model without time chunks"
         yield (
             "query",
-            f"%({window[0]})s: {what} has no window; remove it{'' if model.is_view else ', or write batching=Batch(time=TimeChunking(...))'}",
+            (
+                f"%({window[0]})s: {what} has no window; remove "
+                f"it{'' if model.is_view else ', or write batching=Batch(time=TimeChunking(...))'}"
+            ),
         )
     elif not window and not model.is_windowless:
         yield (
@@ -110,12 +160,16 @@ def _flexible_problems(model: Model) -> Iterator[Finding]:
     if model.target.write_mode is WriteMode.APPEND:
         yield (
             field,
-            f"a flexible model covers ranges again, and append would add their rows twice; use another write_mode, {lift}",
+            (
+                "a flexible model covers ranges again, and append would add their rows twice; use "
+                f"another write_mode, {lift}"
+            ),
         )
     if model.target.write_mode is WriteMode.UPSERT and not model.target.order_columns:
         yield (
             field,
-            "upsert keeps the row that was written last, which depends on how the range is cut; write order_by=True on the column whose greatest "
+            "upsert keeps the row that was written last, which depends on how the range is cut; "
+            "write order_by=True on the column whose greatest "
             f"value wins, use write_mode='recreate_partition', {lift}",
         )
     if model.query is not None:

@@ -1,6 +1,7 @@
-"""The rules that concern a whole model (Semantics: definitions). All of them are checked, and reported together.
+"""The rules that concern a whole model (Semantics: definitions), all of them checked and reported together.
 
-Rules that concern one piece alone are that piece's own ``problems``; here they get the path at which the piece stands.
+Rules that concern one piece alone are that piece's own ``problems``; here they get the path at which the
+piece stands.
 """
 
 from __future__ import annotations
@@ -108,18 +109,20 @@ def _write_problems(model: Model) -> Iterator[Finding]:
             declared = f"; declared are {', '.join(sorted(known))}" if known else "; the target declares no columns"
             yield (
                 "key",
-                f"column {name!r} is not declared{declared}; add Column({name!r}, ...) to target.columns or correct the name",
+                (
+                    f"column {name!r} is not declared{declared}; add Column({name!r}, ...) to "
+                    "target.columns or correct the name"
+                ),
             )
     if len(set(model.key)) < len(model.key):
         yield "key", "a column is named twice; name each once"
     mode = target.write_mode
-    if mode is WriteMode.UPSERT:
-        if not model.key and not model.key_columns:
-            yield (
-                "target.write_mode",
-                "upsert needs a key to find rows again by; write primary_key=True on the columns that identify a row, "
-                "or key=[...] on the model, or write_mode='recreate_partition'",
-            )
+    if mode is WriteMode.UPSERT and not model.key and not model.key_columns:
+        yield (
+            "target.write_mode",
+            "upsert needs a key to find rows again by; write primary_key=True on the columns that identify a row, "
+            "or key=[...] on the model, or write_mode='recreate_partition'",
+        )
     if mode is WriteMode.UPSERT or model.key or target.primary_key:
         yield from _nullable_key_problems(model)
     if mode is WriteMode.RECREATE_PARTITION:
@@ -132,7 +135,8 @@ def _write_problems(model: Model) -> Iterator[Finding]:
         if model.is_windowless:
             yield (
                 "target.write_mode",
-                "recreate_partition deletes a window, and a model without time chunks has none; write batching=Batch(time=TimeChunking(...)), "
+                "recreate_partition deletes a window, and a model without time chunks has none; "
+                "write batching=Batch(time=TimeChunking(...)), "
                 "or write_mode='truncate'",
             )
     yield from _partition_problems(model)
@@ -143,7 +147,8 @@ def _nullable_key_problems(model: Model) -> Iterator[Finding]:
         if column.nullable and not column.nulls_not_distinct:
             yield (
                 f"target.columns[{column.name!r}].nullable",
-                "the column is part of the key, and a row with NULL in it would be added again by every run; write nullable=False, "
+                "the column is part of the key, and a row with NULL in it would be added again by "
+                "every run; write nullable=False, "
                 "or nulls_not_distinct=True so that NULLs are the same (PostgreSQL 15 and later)",
             )
 
@@ -176,24 +181,34 @@ def _upstream_problems(model: Model) -> Iterator[Finding]:
         if alias in RESERVED:
             yield (
                 f"{where}.alias",
-                f"{alias!r} is a parameter with a meaning of its own ({', '.join(RESERVED)}); give the source another alias, "
+                f"{alias!r} is a parameter with a meaning of its own ({', '.join(RESERVED)}); give "
+                "the source another alias, "
                 f"such as alias={alias + '_rows'!r}",
             )
         elif alias in aliases:
             yield (
                 f"{where}.alias",
-                f"{alias!r} is the alias of {aliases[alias]!r} too, so a function or query could not tell them apart; give one of them an alias",
+                (
+                    f"{alias!r} is the alias of {aliases[alias]!r} too, so a function or query could "
+                    "not tell them apart; give one of them an alias"
+                ),
             )
         aliases.setdefault(alias, source.name)
         if source.is_gated and source.is_relation and model.state is None:
             yield (
                 f"{where}.contract",
-                f"{source.contract} would never be enforced, because gates are part of the state; write state=State(), or leave contract out",
+                (
+                    f"{source.contract} would never be enforced, because gates are part of the state; "
+                    "write state=State(), or leave contract out"
+                ),
             )
         if any(model.table_of(source, key) == model.identity for key in source.keys):
             yield (
                 f"{where}.name",
-                "the model depends on itself; remove the source (a running total that reads its own past needs state=State(sequential=True))",
+                (
+                    "the model depends on itself; remove the source (a running total that reads its "
+                    "own past needs state=State(sequential=True))"
+                ),
             )
 
 
@@ -255,7 +270,8 @@ def definition_warnings(model: Model) -> Iterator[str]:
     yield from _contract_warnings(model, time)
     if model.target.write_mode in (WriteMode.TRUNCATE, WriteMode.RECREATE):
         yield (
-            f"target.write_mode: {model.target.write_mode.value!r} empties the table before every window, so that only the rows of the last "
+            f"target.write_mode: {model.target.write_mode.value!r} empties the table before every "
+            "window, so that only the rows of the last "
             "one remain; write 'recreate_partition' to keep the others, or leave batching out"
         )
 
@@ -277,7 +293,8 @@ def _contract_warnings(model: Model, time: TimeChunking) -> Iterator[str]:
         )
     elif first != begin:
         yield (
-            f"contract.begin: {_show(begin)} is no tick of {time.chunk!r} in {time.tz}; the first window is [{_show(first)}, {_show(until)})"
+            f"contract.begin: {_show(begin)} is no tick of {time.chunk!r} in {time.tz}; the first "
+            f"window is [{_show(first)}, {_show(until)})"
         )
 
 

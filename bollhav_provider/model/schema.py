@@ -1,4 +1,5 @@
-"""The JSON Schema of model documents, for editors; ``python -m bollhav_provider.model.schema`` writes it into the package."""
+"""The JSON Schema of model documents, for editors; ``python -m bollhav_provider.model.schema`` writes it into
+the package."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def model_schema() -> dict[str, Any]:
     schema["properties"]["execute"] = {
         "type": "string",
         "title": "Execute",
-        "description": "The execute function: `package.module:function`, or `functions.py:function` for a file beside the document.",
+        "description": (
+            "The execute function: `package.module:function`, or `functions.py:function` for a file "
+            "beside the document."
+        ),
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Model"}
 
@@ -42,7 +46,7 @@ def schema_text() -> str:
 
 def _also(field: dict[str, Any], other: dict[str, Any]) -> None:
     """Let a field take another form too."""
-    kept = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
+    kept: dict[str, Any] = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
     choices = field.pop("anyOf", None) or [dict(field)]
     field.clear()
     field.update(kept, anyOf=[*choices, other])

@@ -1,7 +1,8 @@
 """What the parameters of an execute function ask for (Semantics: dependencies between models).
 
-Parameters are filled by name: ``run``, ``unit``, ``model``, ``conn`` and ``context`` by what they say, all others by the upstream of
-that alias. A parameter that nothing could ever fill is an error where the function is registered.
+Parameters are filled by name: ``run``, ``unit``, ``model``, ``conn`` and ``context`` by what they say, all
+others by the upstream of that alias. A parameter that nothing could ever fill is an error where the function
+is registered.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.base import Finding, did_you_mean
+from bollhav_provider.model.source import Source
 
 if TYPE_CHECKING:
-    from bollhav_provider.model.source import Source
+    from bollhav_provider.model.model import Model
 
 RESERVED = ("run", "unit", "model", "conn", "context")
 
@@ -39,7 +42,8 @@ class Parameter:
         kind: ``reserved`` or ``upstream``.
         optional: whether None may come (``Upstream | None``).
         many: whether a list is expected (``list[Upstream]``).
-        inferred: whether no declared source has the alias, so that a model of that name in the own schema is meant.
+        inferred: whether no declared source has the alias, so that a model of that name in the own schema is
+            meant.
     """
 
     name: str
@@ -54,6 +58,42 @@ def location(function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
+
+
+def read_function(model: Model, function: Any) -> tuple[tuple[Parameter, ...], tuple[Source, ...]]:
+    """Read a model's execute function.
+
+    Returns:
+        Its parameters, and the sources that only they name: models of the own schema.
+
+    Raises:
+        DefinitionError: the model has a query or another function, or a parameter is one that nothing could fill.
+    """
+    if not callable(function):
+        message = f"{function!r} is no function; write @model.execute above a def"
+        raise DefinitionError([Problem(model.full_name, "execute", message)])
+    field = f"execute: {location(function)}"
+    problems: list[Finding] = []
+    if model.query is not None:
+        problems.append((field, "the model has a query, which computes its rows; remove the query or the function"))
+    elif model.is_view:
+        problems.append((field, "a view is its query and has no function; write query=..., or materialization='table'"))
+    if model.function is not None and location(model.function) != location(function):
+        problems.append((field, f"the model already has the function {location(model.function)}; keep one"))
+    parameters, found = read_parameters(function, {source.alias_name: source for source in model.sources})
+    problems.extend(found)
+    for parameter in parameters:
+        if parameter.inferred and parameter.name == model.target.name:
+            itself = "it means the model itself; declare the source that is meant, with this name as its alias"
+            problems.append((f"{field}: parameter {parameter.name!r}", itself))
+    if problems:
+        raise DefinitionError([Problem(model.full_name, where, message) for where, message in problems])
+    inferred = (
+        Source(parameter.name, optional=parameter.optional, many=parameter.many)
+        for parameter in parameters
+        if parameter.inferred
+    )
+    return parameters, tuple(inferred)
 
 
 def read_parameters(
@@ -108,7 +148,8 @@ def _unknown(parameter: inspect.Parameter, form: str, sources: Mapping[str, Sour
             f"rename it, or annotate it as 'Upstream' to read the model {parameter.name!r} of the same schema{hint}"
         )
     return (
-        f"nothing could fill it: the annotation is {_text(parameter.annotation)!r}, and only Upstream, Upstream | None and list[Upstream] "
+        f"nothing could fill it: the annotation is {_text(parameter.annotation)!r}, and only "
+        "Upstream, Upstream | None and list[Upstream] "
         f"are filled, besides {', '.join(RESERVED)}; annotate it as one of these, or remove it{hint}"
     )
 
@@ -117,7 +158,10 @@ def _mismatch(source: Source | None, *, optional: bool, many: bool) -> Iterator[
     if source is None:
         return
     if many and not source.many:
-        yield f"list[Upstream] takes many, but the source {source.name!r} is single; write Source({source.name!r}, many=True) or annotate Upstream"
+        yield (
+            f"list[Upstream] takes many, but the source {source.name!r} is single; write "
+            f"Source({source.name!r}, many=True) or annotate Upstream"
+        )
     elif source.many and not many:
         yield f"the source {source.name!r} has many=True; annotate the parameter as list[Upstream]"
     elif source.optional and not optional and not many:
@@ -125,7 +169,8 @@ def _mismatch(source: Source | None, *, optional: bool, many: bool) -> Iterator[
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations, resolved where that is possible; text where a name is only known to type checkers."""
+    """Return the annotations, resolved where that is possible; text where a name is only known to type
+    checkers."""
     plain = inspect.unwrap(function)
     try:
         return typing.get_type_hints(plain)

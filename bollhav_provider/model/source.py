@@ -30,7 +30,8 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message='Field name "schema"')
 
     class SourceModel(Definition):
-        """A relation: another model, or any table or view. The only kind that can gate, and that SQL can name."""
+        """A relation: another model, or any table or view. The only kind that can gate, and that SQL can
+        name."""
 
         kind: Literal["model"] = "model"
         schema: str | None = Field(default=None, description="The relation's schema, where the source's name has none.")  # type: ignore[assignment]
@@ -41,7 +42,10 @@ with warnings.catch_warnings():
         conn_id: str | None = Field(default=None, description="Airflow connection to read it with.")
         read_query: str | None = Field(
             default=None,
-            description="A SELECT for your own execute function to read the relation with; it is recorded, never executed for you.",
+            description=(
+                "A SELECT for your own execute function to read the relation with; it is recorded, "
+                "never executed for you."
+            ),
         )
         partitioned_by: str | None = Field(
             default=None, description="The relation's partition column, for a relation that is no model."
@@ -254,7 +258,10 @@ class Source(Definition):
             if not self.name.startswith(UNKNOWN_PREFIX):
                 yield (
                     "type",
-                    "None stands for inputs that nobody declared; write type=SourceModel(), SourceFile(...), SourceApi(...) or SourceHardcoded(...)",
+                    (
+                        "None stands for inputs that nobody declared; write type=SourceModel(), "
+                        "SourceFile(...), SourceApi(...) or SourceHardcoded(...)"
+                    ),
                 )
             return
         if self.is_relation:
@@ -269,7 +276,10 @@ class Source(Definition):
         if not _ALIAS.fullmatch(self.alias_name):
             yield (
                 "alias",
-                f"{self.alias_name!r} cannot be the name of a parameter; give the source an alias such as alias={_as_alias(self.alias_name)!r}",
+                (
+                    f"{self.alias_name!r} cannot be the name of a parameter; give the source an alias "
+                    f"such as alias={_as_alias(self.alias_name)!r}"
+                ),
             )
 
     def _place_problems(self) -> Iterator[Finding]:
@@ -297,14 +307,18 @@ class Source(Definition):
         if self.contract is not None and not self.is_relation:
             yield (
                 "contract",
-                f"{self.contract.value!r} on a {type(self.type).__name__}: files, APIs and inline data have no state to wait for; "
+                f"{self.contract.value!r} on a {type(self.type).__name__}: files, APIs and inline "
+                "data have no state to wait for; "
                 "leave contract out, or load the input with a model of its own and wait for that",
             )
         if self.freshness is not None:
             if self.contract is None:
                 yield (
                     "freshness",
-                    "there is no contract, so nothing selects the rows whose age is meant; add contract=..., for instance 'whole'",
+                    (
+                        "there is no contract, so nothing selects the rows whose age is meant; add "
+                        "contract=..., for instance 'whole'"
+                    ),
                 )
             elif self.contract is UpstreamContract.EXISTS:
                 yield (
@@ -321,7 +335,10 @@ class Source(Definition):
         if self.max_lag and self.contract in (None, UpstreamContract.EXISTS, UpstreamContract.EXACT):
             yield (
                 "max_lag",
-                "lag is what a contract over several windows may miss; it needs contract 'encapsulate', 'through' or 'whole'",
+                (
+                    "lag is what a contract over several windows may miss; it needs contract "
+                    "'encapsulate', 'through' or 'whole'"
+                ),
             )
         if self.more_names and not self.many and not self.optional and len(set(self.keys)) < len(self.keys):
             yield "name", "a key is listed twice; list each once"
@@ -333,7 +350,7 @@ def key_problem(key: str) -> str | None:
     forms = "write 'orders', 'shop.orders', 'db.shop.orders' or '*.orders'"
     if not 1 <= len(parts) <= 3 or not all(part.strip() for part in parts) or key != key.strip():
         return f"{key!r} is no key; {forms}"
-    if "*" in parts[0] and (parts[0] != "*" or len(parts) != 2) or any("*" in part for part in parts[1:]):
+    if ("*" in parts[0] and (parts[0] != "*" or len(parts) != 2)) or any("*" in part for part in parts[1:]):
         return f"{key!r} has its star in the wrong place; {forms}"
     return next((problem for part in parts if (problem := name_problem(part, "part of the key"))), None)
 

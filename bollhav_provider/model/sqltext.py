@@ -1,7 +1,8 @@
 """A model's query: its placeholders, and the statement that it becomes.
 
-Inputs are written ``{alias}``, the window ``%(since)s`` and ``%(until)s``. Strings, quoted names and comments are left alone, so
-``'{"a": 1}'`` and ``LIKE 'x%'`` need no escaping; a percent sign may be written once or, as psycopg has it, twice.
+Inputs are written ``{alias}``, the window ``%(since)s`` and ``%(until)s``. Strings, quoted names and comments
+are left alone, so ``'{"a": 1}'`` and ``LIKE 'x%'`` need no escaping; a percent sign may be written once or,
+as psycopg has it, twice.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ def render(query: str, resolve: Callable[[str], str], *, for_parameters: bool = 
     Args:
         query: with ``{alias}`` and ``%(since)s`` placeholders.
         resolve: gives an alias's quoted relation.
-        for_parameters: whether the statement is to be executed with a mapping of parameters (even an empty one), which makes
-            psycopg read ``%%`` as a percent sign; otherwise percent signs are single.
+        for_parameters: whether the statement is to be executed with a mapping of parameters (even an empty
+            one), which makes psycopg read ``%%`` as a percent sign; otherwise percent signs are single.
     """
     percent = "%%" if for_parameters else "%"
 

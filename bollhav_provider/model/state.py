@@ -21,7 +21,10 @@ class State(Definition):
     )
     sequential: bool = Field(
         default=False,
-        description="True: a unit waits until every earlier window of its own model is applied. The first one waits for nothing.",
+        description=(
+            "True: a unit waits until every earlier window of its own model is applied. The first one "
+            "waits for nothing."
+        ),
     )
     lease_seconds: int = Field(
         default=60,

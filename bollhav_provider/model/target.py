@@ -23,8 +23,8 @@ _MODE_FLAGS = {"truncate_table": WriteMode.TRUNCATE, "recreate_table": WriteMode
 class Staging(Definition):
     """Keep the rows of each unit in a staging table of the library's schema before they go to the target.
 
-    The staging rows and the target's are committed together with the unit's state. Writing needs no staging; it is for those
-    who want to see afterwards what a unit delivered.
+    The staging rows and the target's are committed together with the unit's state. Writing needs no staging;
+    it is for those who want to see afterwards what a unit delivered.
     """
 
     keep: Duration = Field(
@@ -129,7 +129,8 @@ with warnings.catch_warnings():
             if primary:
                 loose = any(column.nullable for column in primary)
                 names = tuple(column.name for column in primary)
-                # PostgreSQL makes primary key columns NOT NULL, so a key with a nullable one is a unique constraint.
+                # PostgreSQL makes primary key columns NOT NULL, so a key with a nullable one is a unique
+                # constraint.
                 name = constraint_name(table, names, "key") if loose else constraint_name(table, (), "pkey")
                 found.append(KeyConstraint(name, names, not loose, loose))
             for column in self.columns:
@@ -137,12 +138,13 @@ with warnings.catch_warnings():
                     name = constraint_name(table, (column.name,), "key")
                     found.append(KeyConstraint(name, (column.name,), False, column.nulls_not_distinct))
             if key and set(key) not in [set(known.columns) for known in found]:
-                loose = any(column.nullable for name in key if (column := self.column(name)))
+                loose = any(item.nullable for name in key if (item := self.column(name)))
                 found.append(KeyConstraint(constraint_name(table, key, "key"), key, False, loose))
             return tuple(found)
 
         def index_list(self, table: str | None = None) -> tuple[Index, ...]:
-            """Return the declared indexes, all named, and one on the partition column unless something leads with it.
+            """Return the declared indexes, all named, and one on the partition column unless something leads
+            with it.
 
             Args:
                 table: the table's name with the environment's suffix, which the names are made of.
@@ -174,7 +176,10 @@ with warnings.catch_warnings():
             elif flags and self.write_mode is not _MODE_FLAGS[flags[0]]:
                 yield (
                     flags[0],
-                    f"means write_mode={_MODE_FLAGS[flags[0]].value!r}, but write_mode is {self.write_mode.value!r}; keep one of the two",
+                    (
+                        f"means write_mode={_MODE_FLAGS[flags[0]].value!r}, but write_mode is "
+                        f"{self.write_mode.value!r}; keep one of the two"
+                    ),
                 )
             if self.dsn_env_var and self.conn_id:
                 yield "conn_id", "dsn_env_var and conn_id both say where the target is; keep one"

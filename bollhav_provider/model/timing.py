@@ -47,7 +47,10 @@ class Contract(Definition):
             how = "equal" if self.begin == self.end else "after"
             yield (
                 "end",
-                f"begin {_show(self.begin)} is {how} {'to' if how == 'equal' else 'the'} end {_show(self.end)}; a range has begin < end",
+                (
+                    f"begin {_show(self.begin)} is {how} {'to' if how == 'equal' else 'the'} end "
+                    f"{_show(self.end)}; a range has begin < end"
+                ),
             )
 
 
@@ -60,14 +63,18 @@ class ChunkFix(Definition):
 class ChunkFlex(Definition):
     """The chunk only slices work; the state is what is covered, and any re-slicing gives the same rows.
 
-    That promise cannot be proven from outside. What can be seen to break it is refused, unless ``attest`` says why it holds.
+    That promise cannot be proven from outside. What can be seen to break it is refused, unless ``attest``
+    says why it holds.
     """
 
     kind: Literal["flex"] = "flex"
     floor_chunk: str | None = Field(default=None, description="The finest chunk that an override may re-slice to.")
     attest: str | None = Field(
         default=None,
-        description="Why splitting a window gives the same rows although the definition looks otherwise. Recorded in the library.",
+        description=(
+            "Why splitting a window gives the same rows although the definition looks otherwise. "
+            "Recorded in the library."
+        ),
     )
 
     def problems(self) -> Iterator[Finding]:
@@ -85,12 +92,17 @@ class TimeChunking(Definition):
     _positional: ClassVar[tuple[str, ...]] = ("chunk",)
 
     chunk: str = Field(
-        description="Five-field cron or an alias (@hourly @daily @weekly @monthly @quarterly @yearly) whose ticks bound the units."
+        description=(
+            "Five-field cron or an alias (@hourly @daily @weekly @monthly @quarterly @yearly) whose "
+            "ticks bound the units."
+        )
     )
     tz: str = Field(default="UTC", description="IANA zone in which the cron is read.")
     window: str | None = Field(
         default=None,
-        description="Cron of what one scheduled run covers; each of its ticks is a tick of the chunk. Not given: the chunk.",
+        description=(
+            "Cron of what one scheduled run covers; each of its ticks is a tick of the chunk. Not given: the chunk."
+        ),
     )
     lookback: int = Field(
         default=0, ge=0, description="How many ticks of the grid a scheduled run reaches back, for data that come late."

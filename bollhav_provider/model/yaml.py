@@ -1,8 +1,8 @@
 """Models written in YAML: one document, one model, with the same field names as in Python.
 
-Two things are YAML's own: ``execute: package.module:function`` (or ``functions.py:function``, beside the document) names the execute
-function, and ``query: orders.sql`` reads the query from a file beside the document. ``model.schema.json`` in this package describes
-the documents to editors.
+Two things are YAML's own: ``execute: package.module:function`` (or ``functions.py:function``, beside the
+document) names the execute function, and ``query: orders.sql`` reads the query from a file beside the
+document. ``model.schema.json`` in this package describes the documents to editors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def load_yaml(path: str | Path) -> list[Model]:
         path: the file.
 
     Raises:
-        DefinitionError: with everything that is wrong in all its documents; each problem begins with path and line.
+        DefinitionError: with everything that is wrong in all its documents; each problem begins with path and
+            line.
         OSError: the file cannot be read.
     """
     models: list[Model] = []
