@@ -1,6 +1,7 @@
 """Time: instants, windows, their algebra, and the tick grid of a cron in a zone.
 
-Pure: no clock, no database, no Airflow. Every instant is aware and in UTC, every window half-open and never empty.
+Pure: no clock, no database, no Airflow. Every instant is aware and in UTC, every window half-open and never
+empty.
 Rule: Semantics, time.
 """
 

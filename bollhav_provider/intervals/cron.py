@@ -1,7 +1,7 @@
 """Cron expressions as patterns of local time.
 
-croniter parses and validates, because Airflow's schedules are read by croniter too; enumerating is our own, in integers, because a
-million ticks through croniter take minutes.
+croniter parses and validates, because Airflow's schedules are read by croniter too; enumerating is our own,
+in integers, because a million ticks through croniter take minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class CronPattern:
     Attributes:
         expression: the five fields, aliases replaced, white space normalised.
         times: the seconds of the local day at which it fires, in order.
-        every_hour: whether the hour field is unrestricted; Airflow steps such crons by elapsed time, not by wall clock.
+        every_hour: whether the hour field is unrestricted; Airflow steps such crons by elapsed time, not by
+            wall clock.
         months: the months in which it fires.
         days: days of the month; None when unrestricted. ``"l"`` is the last day.
         weekdays: 0 is Sunday; None when unrestricted.
@@ -161,7 +162,8 @@ def cron_pattern(cron: str) -> CronPattern:
     """Parse and validate a cron expression or an alias.
 
     Raises:
-        GridError: it has not exactly five fields, a field is malformed or not deterministic, or it never fires.
+        GridError: it has not exactly five fields, a field is malformed or not deterministic, or it never
+            fires.
 
     Rule: Semantics, time.
     """
@@ -175,7 +177,8 @@ def cron_pattern(cron: str) -> CronPattern:
         walk.get_next(datetime)
     except CroniterBadDateError:
         raise GridError(
-            f"chunk: {cron!r} never fires: no month has such a day; write a day that exists, or 'L' for a month's last day"
+            f"chunk: {cron!r} never fires: no month has such a day; write a day that exists, "
+            "or 'L' for a month's last day"
         ) from None
     except (CroniterBadCronError, ValueError, KeyError, TypeError) as exc:
         raise GridError(
@@ -214,11 +217,13 @@ def _five_fields(cron: str) -> str:
     hashed = [field for field in fields if _HASHED.match(field)]
     if hashed:
         raise GridError(
-            f"chunk: {cron!r} holds {hashed[0]!r}, a hashed or random field: its ticks would differ from process to process; "
-            "write the numbers instead"
+            f"chunk: {cron!r} holds {hashed[0]!r}, a hashed or random field: its ticks would differ from "
+            "process to process; write the numbers instead"
         )
     return " ".join(fields)
 
 
 def _numbers(field: Sequence[int | str], low: int, high: int) -> tuple[int, ...]:
-    return tuple(range(low, high + 1)) if list(field) == ["*"] else tuple(sorted(int(value) for value in field))
+    if list(field) == ["*"]:
+        return tuple(range(low, high + 1))
+    return tuple(sorted(int(value) for value in field))

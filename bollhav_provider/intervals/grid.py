@@ -1,16 +1,18 @@
 """``Grid``: the ticks of a chunk, and the windows between them.
 
-The grid of a cron in a zone is the sequence of data intervals of Airflow's cron data-interval timetable: each window ends where that
-timetable's next tick after its start lies. Two cases follow from it:
+The grid of a cron in a zone is the sequence of data intervals of Airflow's cron data-interval timetable: each
+window ends where that timetable's next tick after its start lies. Two cases follow from it:
 
-* A cron that names hours fires at local times. A repeated local time counts once, at its second occurrence; a skipped one fires
-  when the clock has skipped it, and whatever the skip moved past falls away.
-* A cron whose hour field is ``*`` steps by elapsed time, so the repeated hour is a window of its own. The first step after a clock
-  change may end off the pattern where the change is no whole number of steps (half an hour on Lord Howe); the next step is back on it.
+* A cron that names hours fires at local times. A repeated local time counts once, at its second occurrence; a
+  skipped one fires when the clock has skipped it, and whatever the skip moved past falls away.
+* A cron whose hour field is ``*`` steps by elapsed time, so the repeated hour is a window of its own. The
+  first step after a clock change may end off the pattern where the change is no whole number of steps (half
+  an hour on Lord Howe); the next step is back on it.
 
-The timetable re-aligns the end of each interval before it starts the next. At the few clock changes where that makes *its* successive
-intervals overlap or leave a hole (a half-hour change and a minute such as ``30 * * * *``; several minutes inside a skipped hour), the
-grid keeps the unaligned ticks: it always tiles, each window starts where the one before it ends, and none is empty.
+The timetable re-aligns the end of each interval before it starts the next. At the few clock changes where
+that makes *its* successive intervals overlap or leave a hole (a half-hour change and a minute such as
+``30 * * * *``; several minutes inside a skipped hour), the grid keeps the unaligned ticks: it always tiles, each
+window starts where the one before it ends, and none is empty.
 """
 
 from __future__ import annotations
@@ -77,8 +79,8 @@ class Grid:
         if self._pattern.days is None or self._pattern.weekdays is None:
             return ()
         return (
-            f"chunk: {self.cron!r} restricts both day-of-month and day-of-week; cron fires when either of them matches, "
-            "not both; leave one of them '*' if that is not meant",
+            f"chunk: {self.cron!r} restricts both day-of-month and day-of-week; cron fires when either "
+            "of them matches, not both; leave one of them '*' if that is not meant",
         )
 
     # Ticks
@@ -172,15 +174,15 @@ class Grid:
     def same_as(self, other: Grid) -> bool:
         """Say whether both grids have the same ticks, however they are written.
 
-        Grids of different zones or crons are compared around every clock change of both zones from 1970 to 2050 and over two whole
-        years in between, which is where they could differ.
+        Grids of different zones or crons are compared around every clock change of both zones from 1970 to
+        2050 and over two whole years in between, which is where they could differ.
         """
         if self == other or (self.tz == other.tz and self._pattern.meaning == other._pattern.meaning):
             return True
         return _same_ticks(*sorted((self, other), key=lambda grid: (grid.expression, grid.tz)))
 
     def refines(self, other: Grid) -> bool:
-        """Say whether every tick of ``other`` is a tick of this grid, so that each of its cells is a union of ours."""
+        """Say whether every tick of ``other`` is a tick of this grid; its cells are then unions of ours."""
         return self.same_as(other) or _refines(self, other)
 
     # Integers from here on: seconds since 1970.
@@ -201,7 +203,8 @@ class Grid:
         found = self._anchor(at)
         if found is None:
             raise GridError(
-                f"{self} has no tick at or before {instant_text(_instant(max(at, FIRST)))}: the calendar starts there"
+                f"{self} has no tick at or before {instant_text(_instant(max(at, FIRST)))}: "
+                "the calendar starts there"
             )
         for tick in takewhile(lambda tick: tick <= at, self._walk(found)):
             found = tick
@@ -224,8 +227,8 @@ class Grid:
     def _anchor(self, at: int) -> int | None:
         """Find a tick at or before an instant that every sequence coming from before it passes through.
 
-        After a clock change the next tick depends on the one before the change. On a matching day with no change from the day before
-        to its end, all sequences have met again at its last tick.
+        After a clock change the next tick depends on the one before the change. On a matching day with no
+        change from the day before to its end, all sequences have met again at its last tick.
         """
         offset = self._clock.offset_at(at)
         earliest: int | None = None
@@ -248,7 +251,8 @@ class Grid:
         clock, after, by_elapsed_time = self._clock, self._pattern.after, self._pattern.every_hour
         while tick < LAST:
             offset, end, offset_after = clock.segment(tick)
-            # Local times from here on belong to the next stretch; those that a change skips still read with the old offset.
+            # Local times from here on belong to the next stretch; those that a change skips still read with
+            # the old offset.
             boundary = end + offset_after
             for local in after(tick + offset):
                 tick = local - offset

@@ -1,7 +1,8 @@
 """Instants: the one place where a point in time becomes an aware ``datetime`` in UTC.
 
-Python compares two aware datetimes of one zone by their wall clocks, so the repeated hour of an autumn night looks empty.
-Everything downstream (comparison, hashing, storage, locks, text) therefore only ever sees ``datetime.timezone.utc``.
+Python compares two aware datetimes of one zone by their wall clocks, so the repeated hour of an autumn night
+looks empty. Everything downstream (comparison, hashing, storage, locks, text) therefore only ever sees
+``datetime.timezone.utc``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def as_utc(value: object, field: str) -> datetime:
     """Convert an instant to a plain ``datetime`` in ``datetime.timezone.utc``.
 
     Args:
-        value: an aware ``datetime`` (subclasses such as pendulum's included) or an ISO 8601 string with an offset.
+        value: an aware ``datetime`` (subclasses such as pendulum's included) or an ISO 8601 string with an
+            offset.
         field: the name of the field that the value belongs to; error messages start with it.
 
     Raises:
@@ -44,14 +46,16 @@ def as_utc(value: object, field: str) -> datetime:
         at = value.astimezone(UTC)
     except OverflowError:
         raise IntervalError(
-            f"{field}: {value.isoformat()} lies outside the years 1 to 9999 in UTC; leave an open end out instead"
+            f"{field}: {value.isoformat()} lies outside the years 1 to 9999 in UTC; "
+            "leave an open end out instead"
         ) from None
-    # Rebuilt field by field, so that a subclass (pendulum, pandas) never leaks into equality, pickles or the database driver.
+    # Rebuilt field by field, so that a subclass (pendulum, pandas) never leaks into equality, pickles or the
+    # database driver.
     return datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, UTC)
 
 
 def instant_text(at: datetime) -> str:
-    """Show a UTC instant for people: ``2024-01-01T03:00Z``, with seconds and microseconds only where they are not zero."""
+    """Show a UTC instant for people: ``2024-01-01T03:00Z``; seconds only where they are not zero."""
     if at.microsecond:
         precision = "microseconds"
     elif at.second:

@@ -36,8 +36,8 @@ class Interval:
         if self.since >= self.until:
             kind = "empty" if self.since == self.until else "inverted"
             raise IntervalError(
-                f"since {instant_text(self.since)} is not before until {instant_text(self.until)}: an {kind} window; "
-                "windows are half-open, so until is the first instant that no longer belongs to it"
+                f"since {instant_text(self.since)} is not before until {instant_text(self.until)}: an {kind} "
+                "window; windows are half-open, so until is the first instant that no longer belongs to it"
             )
 
     @property

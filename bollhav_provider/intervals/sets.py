@@ -15,8 +15,8 @@ __all__ = ["IntervalSet"]
 class IntervalSet:
     """A set of instants, kept as its maximal islands.
 
-    Touching and overlapping intervals are joined, so two sets of the same instants are equal, whatever they were built from.
-    All operations are linear in the number of islands, lookups logarithmic.
+    Touching and overlapping intervals are joined, so two sets of the same instants are equal, whatever they
+    were built from. All operations are linear in the number of islands, lookups logarithmic.
 
     Args:
         intervals: in any order, overlapping or not.

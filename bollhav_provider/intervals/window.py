@@ -20,7 +20,8 @@ class ResolvedWindow:
     """What one run covers.
 
     Attributes:
-        window: the window after lookback and clamping; None when the model has no windows, or nothing is left.
+        window: the window after lookback and clamping; None when the model has no windows, or nothing is
+            left.
         units: the pieces of work in it, in order.
         origin: what decided: ``explicit``, ``data interval``, ``latest``, ``contract`` or ``windowless``.
         message: a sentence that says why there are no units; empty when there are some.
@@ -52,9 +53,11 @@ def align_begin(grid: Grid, begin: datetime) -> tuple[datetime, str | None]:
 def contract_range(
     grid: Grid, begin: datetime, end: datetime | None, now: datetime, *, flexible: bool = False
 ) -> Interval | None:
-    """Return the declared range: from begin's first tick to end, or to the latest complete tick of an open contract.
+    """Return the declared range: from begin's first tick to end, or to the latest complete tick of an open
+    contract.
 
-    An end in the future is cut at the latest complete tick: what has not elapsed cannot be loaded. A fixed range ends on a tick.
+    An end in the future is cut at the latest complete tick: what has not elapsed cannot be loaded. A fixed
+    range ends on a tick.
 
     Args:
         grid: the chunk's grid.
@@ -77,7 +80,7 @@ def contract_range(
 
 
 def split_window(grid: Grid, window: Interval, *, flexible: bool = False) -> tuple[Unit, ...]:
-    """Split a window into units: whole cells for a fixed model; for a flexible one, pieces cut at the ticks, edges kept."""
+    """Split a window into units: whole cells if fixed; if flexible, pieces cut at the ticks, edges kept."""
     cells = grid.pieces(window) if flexible else grid.windows(window)
     return tuple(Unit(cell) for cell in cells)
 
@@ -106,13 +109,17 @@ def resolve_window(
         data_interval: the scheduled run's interval.
         begin: the contract's begin; nothing before it is run.
         end: the contract's end; nothing from it on is run.
-        lookback: ticks of the chunk that a scheduled or latest window also goes back. An explicit window is taken as it is written.
+        lookback: ticks of the chunk that a scheduled or latest window also goes back. An explicit window is
+            taken as it is written.
         flexible: whether parts of cells at the window's edges are units too.
-        run_grid: what one scheduled run covers when that is coarser than a chunk; "latest" means its latest complete cell.
-        absent: with neither dates nor a data interval: the latest complete cell, or the contract's declared range.
+        run_grid: what one scheduled run covers when that is coarser than a chunk; "latest" means its latest
+            complete cell.
+        absent: with neither dates nor a data interval: the latest complete cell, or the contract's declared
+            range.
 
     Raises:
-        IntervalError: an instant is naive, the explicit window is empty or inverted, or its missing side cannot be derived.
+        IntervalError: an instant is naive, the explicit window is empty or inverted, or its missing side
+            cannot be derived.
 
     Rule: Semantics, time and execution; Airflow's side, window.
     """
@@ -131,7 +138,8 @@ def resolve_window(
         origin = "contract"
         if declared_since is None:
             raise IntervalError(
-                "no dates were given and the contract has no begin: give since and until, or declare Contract(begin=)"
+                "no dates were given and the contract has no begin: "
+                "give since and until, or declare Contract(begin=)"
             )
         window = contract_range(grid, declared_since, declared_until, now, flexible=flexible)
     else:
@@ -153,7 +161,8 @@ def resolve_window(
         ""
         if units
         else (
-            f"the window {clamped} holds no whole window of {grid} (the one it lies in is {grid.cell(clamped.since)}); nothing to run"
+            f"the window {clamped} holds no whole window of {grid} "
+            f"(the one it starts in is {grid.cell(clamped.since)}); nothing to run"
         )
     )
     return ResolvedWindow(clamped, units, origin, message, tuple(warnings))
@@ -170,7 +179,8 @@ def _explicit(
     if since is None:
         if begin is None:
             raise IntervalError(
-                "until was given without since, and the contract has no begin to start from; give since as well"
+                "until was given without since, and the contract has no begin to start from; "
+                "give since as well"
             )
         since = begin
     if until is None:

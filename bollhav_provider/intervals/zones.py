@@ -1,7 +1,7 @@
 """Time zones as offsets in whole seconds, fast enough for a million ticks.
 
-All arithmetic of the grid is done in integers: seconds since 1970 in UTC, and "local seconds", which are the wall clock read as if
-it were UTC.
+All arithmetic of the grid is done in integers: seconds since 1970 in UTC, and "local seconds", which are the
+wall clock read as if it were UTC.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class ZoneClock:
     def to_utc(self, local: int) -> int:
         """Convert local seconds to the later of the two instants that they can mean.
 
-        A repeated local time is its second occurrence; a skipped one moves forward by what the clock skipped. That is how
-        Airflow reads the time that a cron names.
+        A repeated local time is its second occurrence; a skipped one moves forward by what the clock skipped.
+        That is how Airflow reads the time that a cron names.
         """
         naive = _NAIVE_EPOCH + timedelta(seconds=local)
         offsets = [naive.replace(tzinfo=self._zone, fold=fold).utcoffset() for fold in (0, 1)]
@@ -96,7 +96,8 @@ class ZoneClock:
         end = min(_seconds(datetime(year + 1, 1, 1, tzinfo=UTC)), LAST) if year < 9999 else LAST
         first = before = self.offset_at(start)
         found: list[tuple[int, int]] = []
-        # The last probe is the last second of the year: a change at the very first second of the next one belongs there.
+        # The last probe is the last second of the year: a change at the very first second of the next one
+        # belongs there.
         for probe in (*range(start + _DAY, end, _DAY), end - 1):
             after = self.offset_at(probe)
             if after != before:
