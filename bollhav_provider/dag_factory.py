@@ -1,7 +1,7 @@
 """From model definitions to Airflow DAGs: ``build_dags("models", into=globals())``.
 
-Reads definition files and nothing else: no database, no connection, no clock. Two builds of the same definitions are
-equal, so that no new DAG version is made without a change.
+Reads definition files and nothing else: no database, no connection, no clock. Two builds of the same
+definitions are equal, so that no new DAG version is made without a change.
 """
 
 from __future__ import annotations
@@ -38,14 +38,17 @@ def build_dags(
         from bollhav_provider import build_dags
         build_dags("models", into=globals())  # an Airflow DAG file
 
-    A model or file that cannot be built becomes a DAG of its own that says what is wrong; all others are built.
+    A model or file that cannot be built becomes a DAG of its own that says what is wrong; all others are
+    built.
 
     Args:
         models: a folder or file of definitions, relative to the DAG file; or models, or a graph.
         into: the DAG file's ``globals()``, in which Airflow looks for DAGs.
-        group_by: one DAG for each ``model`` (the default), ``tag`` (a model's first), ``schema``, or for ``all``. A
-            group's models of another grain are a DAG of their own, joined to it through their state.
-        select: which models, as an expression over tags such as ``"mart & not:slow"``; the others stay in the graph.
+        group_by: one DAG for each ``model`` (the default), ``tag`` (a model's first), ``schema``, or for
+            ``all``. A group's models of another grain are a DAG of their own, joined to it through their
+            state.
+        select: which models, as an expression over tags such as ``"mart & not:slow"``; the others stay in
+            the graph.
         schedule_by_assets: schedule windowed models, too, by their upstreams' assets instead of by the clock.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
         dag_args: arguments of all DAGs, under the model's own; ``catchup`` is False unless said here.

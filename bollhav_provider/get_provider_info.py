@@ -56,7 +56,7 @@ def _connection_type() -> dict[str, Any]:
         "conn-fields": {
             "sslmode": {
                 "label": "SSL mode",
-                "description": "disable, allow, prefer, require, verify-ca or verify-full; empty for the server's default.",
+                "description": "disable, allow, prefer, require, verify-ca or verify-full; empty for libpq's default.",
                 "schema": {
                     "type": ["string", "null"],
                     "enum": [None, "disable", "allow", "prefer", "require", "verify-ca", "verify-full"],
@@ -82,7 +82,7 @@ def _connection_type() -> dict[str, Any]:
 
 
 def _options() -> dict[str, Any]:
-    """Return the ``[bollhav]`` section. No option has a default here: one that nobody set is looked for in the environment."""
+    """Return the ``[bollhav]`` section, without defaults: what nobody set is looked for in the environment."""
     from bollhav_provider.hooks.options import AIRFLOW_OPTIONS
     from bollhav_provider.settings import OPTIONS
 

@@ -1,7 +1,7 @@
 """The only file that knows which Airflow is installed.
 
-Everything that has one name on all supported versions comes from ``airflow.providers.common.compat.sdk`` and is
-imported there by its users; what differs beyond a name is decided here, once.
+Everything that has one name on all supported versions comes from ``airflow.providers.common.compat.sdk`` and
+is imported there by its users; what differs beyond a name is decided here, once.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def emit_asset_event(context: Mapping[str, Any], asset: Any, extra: dict[str, An
 def generation(ti: Any, retries: int | None) -> int:
     """Return the number of the first try since the task was last cleared; 1 for a task that never was.
 
-    A clear sets ``max_tries`` to the tries done so far plus the task's retries, a retry leaves it alone: that is the
-    one difference between the two that a task can see.
+    A clear sets ``max_tries`` to the tries done so far plus the task's retries, a retry leaves it alone:
+    that is the one difference between the two that a task can see.
     """
     most = getattr(ti, "max_tries", None)
     if most is None or retries is None:

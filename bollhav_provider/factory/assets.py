@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Assets:
     """The assets of a set of models: ``postgres://host/database/schema/table``.
 
-    The host and the database are options, not looked up: a DAG file must be parsed without a connection. Their
-    defaults name the deployment's library, so that assets are distinct and stable; set them to the server's address
-    to see tables under the names that lineage gives them.
+    The host and the database are options, not looked up: a DAG file must be parsed without a connection.
+    Their defaults name the deployment's library, so that assets are distinct and stable; set them to the
+    server's address to see tables under the names that lineage gives them.
 
     Args:
         host: host, and port unless it is 5432.

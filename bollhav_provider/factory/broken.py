@@ -1,7 +1,7 @@
 """What the UI shows of a definition that cannot be built.
 
-Airflow keeps import errors by file, and one import error stops every DAG of its file. A model that cannot be built
-must not stop the others, so it becomes a DAG that says what is wrong and fails when it is run.
+Airflow keeps import errors by file, and one import error stops every DAG of its file. A model that cannot be
+built must not stop the others, so it becomes a DAG that says what is wrong and fails when it is run.
 """
 
 from __future__ import annotations

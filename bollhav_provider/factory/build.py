@@ -140,7 +140,8 @@ class Factory:
 
 
 def joined_tasks(models: Sequence[Model], factory: Factory) -> dict[str, Any]:
-    """Make a task group for each model in the DAG that is open, with task edges between them; returns the groups.
+    """Make a task group for each model in the DAG that is open, with task edges between them; returns the
+    groups.
 
     Args:
         models: of one DAG.

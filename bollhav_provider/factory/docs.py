@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def model_markdown(model: Model, graph: Graph) -> str:
     """Return a page about a model: what it is, its window, its columns and where they come from.
 
-    Deterministic: the same definition gives the same text, so that no new DAG version is made without a change.
+    Deterministic: the same definition gives the same text, so that no new DAG version is made without a
+        change.
     """
     parts = [f"### `{model.full_name}`"]
     if model.description:

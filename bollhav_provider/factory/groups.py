@@ -31,7 +31,8 @@ class Group:
     """Models that share a DAG.
 
     Attributes:
-        dag_id: the DAG's id. It says the grain, so that a model of another grain that is added later changes no id.
+        dag_id: the DAG's id. It says the grain, so that a model of another grain that is added later changes
+            no id.
         models: in order of their full names.
         alone: whether it is one model's own DAG, without a task group around it.
     """

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from bollhav_provider.intervals import Grid
     from bollhav_provider.model import Model
 
-#: Start of DAGs whose model declares no begin. A constant: a moving start would be a new DAG version at every parse.
+#: Start of DAGs whose model declares no begin. A constant: a moving start would be a new DAG version at
+#: every parse.
 NO_BEGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -36,8 +37,9 @@ class Schedule:
 def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *, assets: bool = False) -> Schedule:
     """Return the schedule of one model's DAG.
 
-    A windowed model follows its run grid, so that every data interval is one run's window. A timeless model or a view
-    follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its gated upstreams, else
+    A windowed model follows its run grid, so that every data interval is one run's window. A timeless model
+    or a view follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its gated
+    upstreams, else
     nothing: it is triggered by hand.
 
     Args:

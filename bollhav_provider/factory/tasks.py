@@ -49,8 +49,8 @@ def model_tasks(
         graph: resolves its upstreams.
         asset: the model's asset.
         options: what the factory call says.
-        joined: full names of the upstreams that a task edge of the same DAG waits for already; their gates are
-            checked in the claim, and need no sensor before it.
+        joined: full names of the upstreams that a task edge of the same DAG waits for already; their gates
+            are checked in the claim, and need no sensor before it.
     """
     shared: dict[str, Any] = {"model": model, "graph": graph, "bollhav_conn_id": options.bollhav_conn_id}
     own = merged(options.default_args, task_arguments(model))

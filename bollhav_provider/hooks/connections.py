@@ -42,7 +42,7 @@ class ConnectionStrings(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class AirflowConnections(DsnConnections):
-    """Connections whose ids are Airflow's. Remembers what it opened, so that a killed task can stop the server's work."""
+    """Connections whose ids are Airflow's. Remembers what it opened, so that a kill can stop the server's work."""
 
     find: Callable[[str], Any] | None = None
     _opened: list[psycopg.Connection[Any]] = field(default_factory=list)

@@ -19,12 +19,13 @@ def conninfo(connection: Any, what: str) -> str:
     """Return the connection string of an Airflow connection.
 
     Args:
-        connection: host (a name, an address or, with a leading slash, the directory of a Unix socket), port, login,
-            password, schema (the database) and extra.
+        connection: host (a name, an address or, with a leading slash, the directory of a Unix socket), port,
+            login, password, schema (the database) and extra.
         what: said in errors, for instance ``connection 'bollhav_default'``.
 
     Raises:
-        ConfigurationError: the connection is of another type, or its extra holds fields that mean nothing here.
+        ConfigurationError: the connection is of another type, or its extra holds fields that mean nothing
+            here.
     """
     if connection.conn_type and connection.conn_type.lower() not in POSTGRES_TYPES:
         raise ConfigurationError(
@@ -61,10 +62,11 @@ def _extra(connection: Any, what: str) -> Mapping[str, Any]:
     unknown = sorted(set(extra) - known - set(OWN_EXTRAS))
     if unknown and (connection.conn_type or "").lower() == "bollhav":
         raise ConfigurationError(
-            f"{what}: extra has {', '.join(map(repr, unknown))}, which is neither a connection parameter of PostgreSQL's "
-            f"libpq (such as sslmode) nor {' nor '.join(OWN_EXTRAS)}: remove it."
+            f"{what}: extra has {', '.join(map(repr, unknown))}, which is neither a connection parameter of "
+            f"PostgreSQL's libpq (such as sslmode) nor {' nor '.join(OWN_EXTRAS)}: remove it."
         )
-    # A connection of the postgres provider carries options of that provider's hook, which are not ours to judge.
+    # A connection of the postgres provider carries options of that provider's hook, which are not ours to
+    # judge.
     return {name: value for name, value in extra.items() if name in known or name in OWN_EXTRAS}
 
 
@@ -75,7 +77,8 @@ def _libpq_names() -> set[str]:
 
 
 def asset_uri(table: Any, host: str, database: str) -> str:
-    """Return the URI of a table's asset: ``postgres://host/database/schema/table``, each part percent-encoded.
+    """Return the URI of a table's asset: ``postgres://host/database/schema/table``, each part
+    percent-encoded.
 
     Args:
         table: a ``TableId``; its catalog, when it has one, stands in for ``database``.

@@ -27,8 +27,8 @@ class LibraryHook(BaseHook):
     """Connects to the library with psycopg 3, on every supported Airflow.
 
     Args:
-        bollhav_conn_id: Airflow connection id. Where no such connection exists, the DSN of the ``[bollhav] dsn``
-            option or of the environment variable ``BOLLHAV_DSN`` is used.
+        bollhav_conn_id: Airflow connection id. Where no such connection exists, the DSN of the ``[bollhav]
+            dsn`` option or of the environment variable ``BOLLHAV_DSN`` is used.
         settings: options of this deployment or run; what is configured by default.
     """
 
@@ -78,7 +78,8 @@ class LibraryHook(BaseHook):
 
     @classmethod
     async def connect_async(cls, conn_id: str | None = None) -> psycopg.AsyncConnection[Any]:
-        """Open a connection to the library from the triggerer's event loop: autocommit, UTC. The caller closes it.
+        """Open a connection to the library from the triggerer's event loop: autocommit, UTC. The caller
+        closes it.
 
         Args:
             conn_id: Airflow connection id; the configured one by default.
@@ -150,8 +151,8 @@ class LibraryHook(BaseHook):
 
 def _no_library(conn_id: str) -> str:
     return (
-        f"Airflow connection {conn_id!r} does not exist: add it (type 'Bollhav library', or AIRFLOW_CONN_{conn_id.upper()} "
-        f"in the environment of workers and triggerer), or set {DSN_VARIABLE} to the DSN of the library's database."
+        f"Airflow connection {conn_id!r} does not exist: add it (type 'Bollhav library', or "
+        f"AIRFLOW_CONN_{conn_id.upper()} in the environment of workers and triggerer), or set {DSN_VARIABLE}."
     )
 
 

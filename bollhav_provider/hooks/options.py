@@ -1,4 +1,4 @@
-"""Options of the ``[bollhav]`` section that only Airflow's side reads. Imports nothing: the provider's description needs it."""
+"""Options of the ``[bollhav]`` section that only Airflow's side reads. Imports nothing."""
 
 from __future__ import annotations
 

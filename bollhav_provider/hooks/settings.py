@@ -24,7 +24,12 @@ def configured() -> dict[str, Any]:
 
 
 def airflow_option(name: str, default: str) -> str:
-    """Return one of :data:`~bollhav_provider.hooks.options.AIRFLOW_OPTIONS`: the configuration, else the environment's ``BOLLHAV_<NAME>``, else ``default``."""
+    """Return one of the options that only Airflow's side reads.
+
+    Args:
+        name: a key of :data:`~bollhav_provider.hooks.options.AIRFLOW_OPTIONS`.
+        default: where neither the configuration nor the environment's ``BOLLHAV_<NAME>`` says anything.
+    """
     from airflow.providers.common.compat.sdk import conf
 
     value = conf.get(SECTION, name, fallback=None)

@@ -27,8 +27,8 @@ class TaskInterrupted(KeyboardInterrupt):
 def failing_for_good(task: Any = None) -> Iterator[None]:
     """Make errors that no retry can heal fail the task at once.
 
-    On Airflow 3.3 the task's retry policy does that and the error stays what it is; elsewhere, and where a user gave
-    the task a policy of their own, it becomes an ``AirflowFailException``.
+    On Airflow 3.3 the task's retry policy does that and the error stays what it is; elsewhere, and where a
+    user gave the task a policy of their own, it becomes an ``AirflowFailException``.
     """
     try:
         yield
@@ -89,7 +89,8 @@ class ModelOperator(BaseOperator):
 
     Args:
         model: the model.
-        graph: resolves its upstreams; by default a graph of this model alone, whose upstreams the library resolves.
+        graph: resolves its upstreams; by default a graph of this model alone, whose upstreams the library
+            resolves.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
     """
 
@@ -141,8 +142,8 @@ class ModelOperator(BaseOperator):
     def on_kill(self) -> None:
         """Stop: cancel what the server does for us, and unwind so that the claim goes back to pending.
 
-        Airflow 3 calls this from its signal handler and lets the task go on afterwards, so it must raise; after a
-        time-out there is nothing left to unwind.
+        Airflow 3 calls this from its signal handler and lets the task go on afterwards, so it must raise;
+        after a time-out there is nothing left to unwind.
         """
         if self._connections is not None:
             self._connections.cancel()

@@ -31,15 +31,16 @@ _MOST_WINDOWS = 100
 class ExecuteOperator(ModelOperator):
     """Work off units of a model.
 
-    Each unit has its own claim, gate check and commit, so whatever a stopped task leaves behind is whole. A retry
-    does what is left; a unit that is applied already is not done again. A gate that closed since the sensor looked
-    makes the task wait for it without a slot.
+    Each unit has its own claim, gate check and commit, so whatever a stopped task leaves behind is whole. A
+    retry does what is left; a unit that is applied already is not done again. A gate that closed since the
+    sensor looked makes the task wait for it without a slot.
 
     Args:
         model: the model.
         graph: resolves its upstreams.
         units: the units as JSON: what the mapped group gives, or a literal list.
-        prefill_task_id: the task whose XCom holds the run's specification; None to make one from this task's context.
+        prefill_task_id: the task whose XCom holds the run's specification; None to make one from this task's
+            context.
         asset: the model's asset; its event carries the windows.
         wait: whether the task defers when a gate is closed; otherwise it fails and retries.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
@@ -78,7 +79,7 @@ class ExecuteOperator(ModelOperator):
             self._redo_after_clear(context, connections, spec, todo)
             outcomes, closed = self._work(context, connections, spec, todo)
         if closed:
-            self._wait_for(context, connections, spec, closed)
+            self._wait_for(spec, closed)
         if outcomes and not any(outcome.applied for outcome in outcomes) and not _is_retry(context):
             raise AirflowSkipException("; ".join(sorted({outcome.reason for outcome in outcomes})))
         self._tell(context, spec, outcomes)
@@ -137,20 +138,20 @@ class ExecuteOperator(ModelOperator):
     ) -> None:
         """Invalidate this batch's windows when a person cleared this task and not its whole run."""
 
-    def _wait_for(
-        self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, closed: list[Unit]
-    ) -> None:
+    def _wait_for(self, spec: RunSpec, closed: list[Unit]) -> None:
         """Give the slot back until the gates of ``closed`` open."""
-        from bollhav_provider.state import gate_requests
+        from bollhav_provider.factory.tasks import bound_tables
+        from bollhav_provider.state import GateWatch
+        from bollhav_provider.triggers.questions import Questions
         from bollhav_provider.triggers.upstream import UpstreamTrigger
 
-        requests = [r for unit in closed for r in gate_requests(self.model, spec.env, unit)]
+        bound = bound_tables(self.model, self._graph())
+        watches = tuple(GateWatch.of(self.model, spec.env, unit, bound) for unit in closed)
         self.defer(
             trigger=UpstreamTrigger(
                 conn_id=self.bollhav_conn_id,
-                env=spec.env.to_json(),
-                requests=[request.to_json() for request in requests],
                 poll_interval=float(airflow_option("poke_interval", "15")),
+                **Questions(spec.env, watches=watches).to_json(),
             ),
             method_name="resume",
         )

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class PrefillOperator(ModelOperator):
     """Make the model's state a mirror of its contract and list the run's units.
 
-    The window is the run's parameters ``since`` and ``until``, else its data interval, else the latest complete
-    window. The result is a list of batches of units as JSON, to map a task group over; an empty one when there is
-    nothing to do. The run's specification goes to XCom under ``bollhav_run`` for the tasks behind.
+    The window is the run's parameters ``since`` and ``until``, else its data interval, else the latest
+    complete window. The result is a list of batches of units as JSON, to map a task group over; an empty one
+    when there is nothing to do. The run's specification goes to XCom under ``bollhav_run`` for the tasks
+    behind.
 
     Args:
         model: the model.

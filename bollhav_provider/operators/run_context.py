@@ -106,7 +106,8 @@ def first_clear(context: Mapping[str, Any]) -> int:
 
 
 def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datetime]) -> ResolvedWindow:
-    """Return what the run covers: its parameters since and until, else its data interval, else the latest window.
+    """Return what the run covers: its parameters since and until, else its data interval, else the latest
+    window.
 
     Args:
         context: the task's context.

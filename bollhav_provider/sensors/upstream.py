@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bollhav_provider.hooks.connections import AirflowConnections
     from bollhav_provider.intervals import Interval
     from bollhav_provider.model import Environment, Freshness, Model, TableId, UpstreamContract
-    from bollhav_provider.state import GateRequest, GateResult
+    from bollhav_provider.state import GateRequest
+    from bollhav_provider.triggers.questions import Questions
 
 Mode = Literal["defer", "reschedule", "poke"]
 
@@ -31,15 +32,17 @@ class UpstreamSensor(BaseSensorOperator):
         UpstreamSensor(task_id="orders", model="warehouse.orders", contract="encapsulate",
         freshness=timedelta(days=1))
 
-    waits for the run's window: its parameters ``since`` and ``until``, else its data interval. A run without either
-    waits for the whole of the upstream.
+    waits for the run's window: its parameters ``since`` and ``until``, else its data interval. A run without
+    either waits for the whole of the upstream.
 
     Args:
         model: full name of the upstream, as the library knows it (without an environment's suffix).
         contract: how much of it must be applied: exists, exact, encapsulate, through or whole.
         freshness: how recently it must have been loaded: a ``Freshness``, or the greatest age.
-        mode: ``defer`` (the default) waits in the triggerer, ``reschedule`` and ``poke`` as Airflow's sensors do.
-        downstream: the model on whose behalf the sensor waits. Its state rows then say ``blocked`` with the reason.
+        mode: ``defer`` (the default) waits in the triggerer, ``reschedule`` and ``poke`` as Airflow's
+            sensors do.
+        downstream: the model on whose behalf the sensor waits. Its state rows then say ``blocked`` with the
+            reason.
         bound: the tables that each alias of ``downstream`` stands for, as its graph resolved them.
         units: the units to wait for as JSON, where it is not the run's window.
         prefill_task_id: the task whose XCom holds the run's specification, in a generated DAG.
@@ -90,19 +93,17 @@ class UpstreamSensor(BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         with failing_for_good(self):
-            env, requests = self._asked(context)
-            shut = self._look(env, requests, context)
-            if not shut:
+            asked = self._asked(context)
+            if self._look(asked):
                 return None
         from bollhav_provider.triggers.upstream import UpstreamTrigger
 
         self.defer(
             trigger=UpstreamTrigger(
                 conn_id=self.bollhav_conn_id,
-                env=env.to_json(),
-                requests=[request.to_json() for request in requests],
                 poll_interval=seconds(self.poke_interval),
                 finish=True,
+                **asked.to_json(),
             ),
             method_name="resume",
             timeout=timedelta(seconds=seconds(self.timeout)),
@@ -119,23 +120,21 @@ class UpstreamSensor(BaseSensorOperator):
 
     def poke(self, context: Mapping[str, Any]) -> bool:
         with failing_for_good(self):
-            env, requests = self._asked(context)
-            return not self._look(env, requests, context)
+            return self._look(self._asked(context))
 
-    def _asked(self, context: Mapping[str, Any]) -> tuple[Environment, list[GateRequest]]:
-        """Return what the library is asked: in a generated DAG the model's own gates, else what the arguments say."""
+    def _asked(self, context: Mapping[str, Any]) -> Questions:
+        """Return what the library is asked: in a generated DAG the model's units, else what the arguments say."""
+        from bollhav_provider.triggers.questions import Questions
+
         env = self._environment(context)
         if self.downstream is None:
-            return env, [self._request(env, self._run_window(context))]
-        from bollhav_provider.state import gate_requests
+            return Questions(env, requests=(self._request(env, self._run_window(context)),))
+        from bollhav_provider.state import GateWatch
 
-        found: list[GateRequest] = []
-        for unit in units_of(self.units):
-            requests = gate_requests(self.downstream, env, unit, self.bound)
-            found += [request for request in requests if request.source == self.upstream]
-            if self.upstream in requests.skipped:
-                self.log.info("%s: not waited for, production is read as it is (deactivate_for_dev)", self.upstream)
-        return env, found
+        watches = [GateWatch.of(self.downstream, env, unit, self.bound) for unit in units_of(self.units)]
+        if any(self.upstream in watch.requests.skipped for watch in watches):
+            self.log.info("%s: not waited for, it is read as it is (deactivate_for_dev)", self.upstream)
+        return Questions(env, watches=tuple(watches), source=self.upstream)
 
     def _environment(self, context: Mapping[str, Any]) -> Environment:
         from bollhav_provider.model import Environment
@@ -163,45 +162,26 @@ class UpstreamSensor(BaseSensorOperator):
         found = data_interval(context)
         return Interval(*found) if found else None
 
-    def _look(self, env: Environment, requests: list[GateRequest], context: Mapping[str, Any]) -> bool:
-        """Look at the gates once. Returns whether one is shut, after saying why in the log and on the state rows.
+    def _look(self, asked: Questions) -> bool:
+        """Look at the gates once. Returns whether all are open; says why not in the log and on the state
+        rows.
 
         Raises:
             HardGateError: one can never open.
         """
-        from bollhav_provider.state import check_gates
+        from bollhav_provider.exceptions import HardGateError
 
-        connections = self._connections()
-        with connections.state(self.downstream) as conn:
-            results = check_gates(conn, env, requests)
-            if all(result.satisfied for result in results):
-                self._say_open(results)
-                return False
-            reasons = self._record(conn, env) or [result.reason for result in results if not result.satisfied]
-        for reason in dict.fromkeys(reasons):
+        with self._connections().state(self.downstream) as conn:
+            answers = asked.ask(conn)
+        for reason in answers.reasons:
             self.log.info("waiting: %s", reason)
-        for result in results:
-            if result.hard:
-                from bollhav_provider.exceptions import HardGateError
-
-                raise HardGateError(result.reason)
-        return True
-
-    def _record(self, conn: Any, env: Environment) -> list[str]:
-        """Leave the whole reason, of all gates, on the rows of the units that wait; returns the reasons."""
-        if self.downstream is None:
-            return []
-        from bollhav_provider.state import observe
-
-        reports = [(unit, observe(conn, self.downstream, env, unit)) for unit in units_of(self.units)]
-        return [
-            f"{self.downstream.full_name} {unit.label}: {report.reason}" for unit, report in reports if not report.open
-        ]
-
-    def _say_open(self, results: Sequence[GateResult]) -> None:
-        for result in results:
-            lag = f", {result.lag} windows behind as max_lag allows" if result.lag else ""
-            self.log.info("open: %s (%s)%s", result.request.upstream, result.request.level, lag)
+        if answers.hard:
+            raise HardGateError("; ".join(answers.hard))
+        if answers.open:
+            for result in answers.results:
+                lag = f", {result.lag} windows behind as max_lag allows" if result.lag else ""
+                self.log.info("open: %s (%s)%s", result.request.upstream, result.request.level, lag)
+        return answers.open
 
     def _connections(self) -> AirflowConnections:
         from bollhav_provider.hooks.library import LibraryHook

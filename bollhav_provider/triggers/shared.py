@@ -1,9 +1,9 @@
 """Everything that waits in one process shares one connection a library, and is looked at together.
 
-The triggerer runs hundreds of triggers in one event loop. Each would be a connection and a statement every few
-seconds; instead they meet here: one connection for each library, one statement for all gates that wait, repeated
-when an upstream commits (the database says so) and every few seconds in any case. The connection is closed when
-nobody waits.
+The triggerer runs hundreds of triggers in one event loop. Each would be a connection and a statement every
+few seconds; instead they meet here: one connection for each library, one statement for all gates that wait,
+repeated when an upstream commits (the database says so) and every few seconds in any case. The connection is
+closed when nobody waits.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import contextlib
 import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg import sql
 
-from bollhav_provider.exceptions import ConfigurationError
+from bollhav_provider.triggers.questions import Answers, Batch, Questions
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment
-    from bollhav_provider.state import GateRequest, GateResult
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
 @dataclass(eq=False)
 class Waiting:
-    """One trigger's gates and where the answer goes."""
+    """What one trigger waits for and where the answer goes."""
 
-    requests: tuple[GateRequest, ...]
+    questions: Questions
     poll_interval: float
-    answer: asyncio.Future[list[GateResult]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    answer: asyncio.Future[Answers] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class GateRunner:
@@ -63,13 +63,19 @@ class GateRunner:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, requests: Sequence[GateRequest], poll_interval: float) -> list[GateResult]:
-        """Return the answers once all of ``requests`` are satisfied or one of them never can be.
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
+
+    async def wait(self, questions: Questions, poll_interval: float) -> Answers:
+        """Return the answers once all gates are open or one of them can never be.
 
         Raises:
-            ConfigurationError: the library's connection is not defined or leads nowhere that can be tried again.
+            ConfigurationError: the library's connection is not defined or leads nowhere that can be tried
+                again.
         """
-        waiting = Waiting(tuple(requests), poll_interval)
+        waiting = Waiting(questions, poll_interval)
         key = next(self._ids)
         self._waiting[key] = waiting
         self._woken.set()
@@ -108,35 +114,23 @@ class GateRunner:
         self._waiting.clear()
 
     async def _watch(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        from bollhav_provider.state import listen
-
-        await listen(conn, self._env)
+        await _listen(conn, self._env.state_schema)
         while self._waiting:
             self._woken.clear()
             await self._look(conn)
-            if not self._waiting:
-                # Whoever was answered leaves in the next turn of the loop; a successor may come with it.
+            if self._waiting:
+                await self._rest(conn)
+            else:  # whoever was answered leaves in the next turn of the loop; a successor may come with it
                 await asyncio.sleep(0)
-                continue
-            await self._rest(conn)
 
     async def _look(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        from bollhav_provider.state import acheck_gates
-
-        waiting = [w for w in self._waiting.values() if not w.answer.done()]
-        distinct = list(dict.fromkeys(request for w in waiting for request in w.requests))
-        if not distinct:
-            return
-        answers = dict(zip(distinct, await acheck_gates(conn, self._env, distinct), strict=True))
-        for w in waiting:
-            results = [answers[request] for request in w.requests]
-            if not w.answer.done() and (
-                all(result.satisfied for result in results) or any(result.hard for result in results)
-            ):
-                w.answer.set_result(results)
-        for key, w in list(self._waiting.items()):
+        waiting = {key: w for key, w in self._waiting.items() if not w.answer.done()}
+        answers = await Batch([w.questions for w in waiting.values()]).ask(conn, self._env)
+        for (key, w), answer in zip(waiting.items(), answers, strict=True):
+            if answer.settled and not w.answer.done():
+                w.answer.set_result(answer)
             if w.answer.done():
-                del self._waiting[key]
+                self._waiting.pop(key, None)
 
     async def _rest(self, conn: psycopg.AsyncConnection[Any]) -> None:
         """Sleep until an upstream commits, somebody comes or goes, or it is time to look again."""
@@ -160,6 +154,11 @@ class GateRunner:
         await asyncio.sleep(_GATHER)
 
 
+async def _listen(conn: psycopg.AsyncConnection[Any], channel: str) -> None:
+    """Ask to be told of commits. Behind a transaction pooler nothing is told, and the looks in between must do."""
+    await conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+
+
 async def _next_commit(conn: psycopg.AsyncConnection[Any]) -> None:
     async for _ in conn.notifies(stop_after=1):
         return
@@ -169,19 +168,12 @@ async def _next_commit(conn: psycopg.AsyncConnection[Any]) -> None:
 _runners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], GateRunner]] = WeakKeyDictionary()
 
 
-async def wait_for_gates(
-    conn_id: str | None,
-    env: Environment,
-    requests: Sequence[GateRequest],
-    *,
-    poll_interval: float,
-) -> list[GateResult]:
-    """Wait with everybody else in this event loop until all ``requests`` are satisfied, or one never can be.
+async def wait_for_gates(conn_id: str | None, questions: Questions, *, poll_interval: float) -> Answers:
+    """Wait with everybody else in this event loop until all gates are open, or one can never be.
 
     Args:
         conn_id: Airflow connection of the library; None for the configured one.
-        env: the environment whose library is asked.
-        requests: what is waited for.
+        questions: what is waited for.
         poll_interval: seconds between two looks when no commit is announced.
 
     Raises:
@@ -190,7 +182,7 @@ async def wait_for_gates(
     from bollhav_provider.hooks.library import LibraryHook
 
     runners = _runners.setdefault(asyncio.get_running_loop(), {})
-    key = (conn_id or "", env.state_schema)
+    key = (conn_id or "", questions.env.state_schema)
     runner = runners.get(key)
     if runner is None:
 
@@ -198,11 +190,8 @@ async def wait_for_gates(
             return await LibraryHook.connect_async(conn_id)
 
         def ended() -> None:
-            if runners.get(key) is runner and not runner._waiting:
+            if runners.get(key) is runner and runner is not None and runner.idle:
                 del runners[key]
 
-        runner = runners[key] = GateRunner(connect, env, ended)
-    return await runner.wait(requests, poll_interval)
-
-
-__all__ = ["ConfigurationError", "GateRunner", "wait_for_gates"]
+        runner = runners[key] = GateRunner(connect, questions.env, ended)
+    return await runner.wait(questions, poll_interval)
