@@ -10,7 +10,7 @@ from bollhav_provider.run.connections import Connections, ConnectOptions, DsnCon
 from bollhav_provider.run.execute import execute_unit, execute_units
 from bollhav_provider.run.prepare import prepare
 from bollhav_provider.run.results import Prepared, UnitOutcome, UnitStats, batches
-from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.run.spec import RunSpec, run_key
 
 __all__ = [
     "ConnectOptions",
@@ -25,4 +25,5 @@ __all__ = [
     "execute_unit",
     "execute_units",
     "prepare",
+    "run_key",
 ]

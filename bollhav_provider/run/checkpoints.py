@@ -16,8 +16,10 @@ DURING_WRITE = "during_write"
 AFTER_WRITE = "after_write"
 #: The commit is acknowledged.
 AFTER_COMMIT = "after_commit"
+#: The rows are committed in the target's database and not yet recorded in the state's; only where these are two.
+BETWEEN_COMMITS = "between_commits"
 
-POINTS = (AFTER_CLAIM, DURING_WRITE, AFTER_WRITE, AFTER_COMMIT)
+POINTS = (AFTER_CLAIM, DURING_WRITE, AFTER_WRITE, AFTER_COMMIT, BETWEEN_COMMITS)
 
 _listeners: list[Callable[[str, object], None]] = []
 
@@ -32,3 +34,8 @@ def reach(point: str, unit: object) -> None:
     """Tell the listeners that ``unit`` reached ``point``."""
     for listener in tuple(_listeners):
         listener(point, unit)
+
+
+def listened() -> bool:
+    """Return whether anybody subscribed."""
+    return bool(_listeners)

@@ -1,16 +1,28 @@
-"""One unit's life: claim, gates, work, one transaction, and what comes after the commit."""
+"""The second step of a run: do its units."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bollhav_provider.graph import Graph
+import psycopg
+
+from bollhav_provider.exceptions import HardGateError, ModelLockedError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Model
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.results import UnitOutcome
 from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.run.worker import Worker
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+
+logger = logging.getLogger(__name__)
+
+#: What every further unit of the run would meet as well.
+_POINTLESS = (HardGateError, ModelLockedError, psycopg.OperationalError)
 
 
 def execute_unit(
@@ -24,8 +36,11 @@ def execute_unit(
     on_commit: Callable[[UnitOutcome], None] | None = None,
     interrupts: tuple[type[BaseException], ...] = (),
 ) -> UnitOutcome:
-    """Do one unit."""
-    raise NotImplementedError
+    """Do one unit on connections of its own. Parameters and errors are those of :class:`Worker` and its ``execute``."""
+    with Worker(
+        connections, graph, model, spec, context=context, on_commit=on_commit, interrupts=interrupts
+    ) as worker:
+        return worker.execute(unit)
 
 
 def execute_units(
@@ -39,5 +54,31 @@ def execute_units(
     on_commit: Callable[[UnitOutcome], None] | None = None,
     interrupts: tuple[type[BaseException], ...] = (),
 ) -> list[UnitOutcome]:
-    """Do several units on one connection, each with its own claim, gates and commit."""
-    raise NotImplementedError
+    """Do several units on the same connections, each with its own claim, gates and commit.
+
+    A unit that fails, or waits, does not keep the others from being tried, unless they would meet the same: a gate that can
+    never open, a locked model, a lost database. A sequential model stops at the first that is not applied.
+
+    Raises:
+        Exception: the first unit's error, with the other units' as notes, once all were tried.
+    """
+    outcomes: list[UnitOutcome] = []
+    first: Exception | None = None
+    sequential = model.state is not None and model.state.sequential
+    with Worker(
+        connections, graph, model, spec, context=context, on_commit=on_commit, interrupts=interrupts
+    ) as worker:
+        for unit in units:
+            try:
+                outcomes.append(worker.execute(unit))
+            except Exception as exc:
+                if first is None:
+                    first = exc
+                else:
+                    first.add_note(f"{model.full_name} {unit.label}: {type(exc).__name__}: {exc}")
+                if sequential or isinstance(exc, _POINTLESS) or isinstance(exc, interrupts):
+                    break
+                logger.warning("%s %s: %s: %s", model.full_name, unit.label, type(exc).__name__, exc)
+    if first is not None:
+        raise first
+    return outcomes

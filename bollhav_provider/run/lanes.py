@@ -43,6 +43,7 @@ class Lanes:
         self._state: Conn | None = None
         self._side: Conn | None = None
         self._turn = threading.RLock()
+        self._lent = False
         self._sources: dict[str, Conn] = {}
 
     @property
@@ -64,6 +65,15 @@ class Lanes:
             self._state = self._connections.state(self._model)
         assert self._state is not None
         return self._state
+
+    def fresh_state(self) -> Conn:
+        """Give up the connection to the state's database and return another one, for looking at what became of a commit."""
+        if self.shared:
+            self.drop_main()
+        else:
+            _close(self._state)
+            self._state = None
+        return self.state
 
     @contextlib.contextmanager
     def renewal(self, patience: float) -> Iterator[Conn]:
@@ -104,6 +114,12 @@ class Lanes:
             with self._turn:
                 yield self._side_lane()
 
+    def lend_side(self) -> Conn:
+        """Lend the side lane to a generator for the rest of the unit; :meth:`release_reads` takes it back."""
+        self._turn.acquire()
+        self._lent = True
+        return self._side_lane()
+
     def api(self, source: Source) -> Any:
         """Return what a ``SourceApi``'s connection stands for."""
         return self._connections.api(source, self._model)
@@ -137,7 +153,12 @@ class Lanes:
         self._target = None
 
     def release_reads(self) -> None:
-        """Close what was opened for one unit's reads in other databases."""
+        """End what was opened or lent for one unit's reads."""
+        if self._lent:
+            self._lent = False
+            if self._side is not None and self._side.info.transaction_status != TransactionStatus.IDLE:
+                _close(self._side)
+            self._turn.release()
         for conn in self._sources.values():
             _close(conn)
         self._sources.clear()

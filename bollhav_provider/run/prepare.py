@@ -2,13 +2,148 @@
 
 from __future__ import annotations
 
-from bollhav_provider.graph import Graph
+import logging
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bollhav_provider import data, state
+from bollhav_provider.data.commits import ensure_marks
+from bollhav_provider.intervals import Grid, Unit, split_window
 from bollhav_provider.model import Model
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.results import Prepared
 from bollhav_provider.run.spec import RunSpec
 
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+
+logger = logging.getLogger(__name__)
+
 
 def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec) -> Prepared:
-    """Register the model, prefill its state, invalidate once, and list what is outstanding in the run's window."""
-    raise NotImplementedError
+    """Register the model, prefill its state, invalidate once, and list what is outstanding in the run's window.
+
+    Safe to call again by a retry of the same run, and by several runs at once: what a run invalidated once it never
+    invalidates again (Semantics: execution is window-scoped).
+
+    Args:
+        connections: where they come from.
+        graph: of all models; a dry run shows the plan with it.
+        model: what is run.
+        spec: how.
+
+    Raises:
+        GrainChangedError: rows of a fixed model do not lie on its grid; the text names the way out.
+        SchemaMismatchError: the target differs from its declaration.
+        StateError: the library cannot be made or completed.
+    """
+    if not model.enabled:
+        return Prepared(message="the model is not enabled: it is read, never written", skip=True)
+    if spec.dry_state:
+        return _dry(connections, graph, model, spec)
+    if model.curfew is not None and (closed := model.curfew.closed_at(datetime.now(UTC))):
+        return Prepared(message=closed, skip=True)
+    warnings: list[str] = []
+    chunk = _override(model, spec, warnings)
+    if spec.state_disabled or not model.is_tracked:
+        return _without_state(connections, model, spec, chunk, warnings)
+    with closing(connections.state(model)) as conn:
+        state.bootstrap(conn, spec.env)
+        state.register(conn, model, spec.env)
+        if spec.mark_applied:
+            return _mark(conn, model, spec, chunk, warnings)
+        _make_target(connections, model, spec, warnings)
+        counts = {"prefilled": state.prefill(conn, model, spec.env, spec.window, run=spec.run, chunk=chunk)}
+        window = spec.window
+        if spec.reconcile:
+            counts |= dict(state.reconcile(conn, model, spec.env, spec.run))
+            window = None
+        else:
+            counts["reset"] = state.reset(conn, model, spec.env, spec.run, window, spec.mode, chunk=chunk)
+        found = state.units(conn, model, spec.env, window)
+    units = tuple(row.unit for row in found)
+    return Prepared(units, _sentence(model, spec, units, counts), tuple(warnings), counts, skip=not units)
+
+
+def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
+    """Return the grid that slices this run, when it may be another than the model's."""
+    if spec.interval_override is None:
+        return None
+    if not model.is_flexible:
+        warnings.append(
+            f"interval_override {spec.interval_override!r} is ignored: the chunk is the identity of a fixed model's state. To "
+            "move the model to another grid, change its chunk and run once with state_mode torch."
+        )
+        return None
+    return Grid(spec.interval_override, model.tz)
+
+
+def _make_target(connections: Connections, model: Model, spec: RunSpec, warnings: list[str]) -> None:
+    """Make the target, or compare it with its declaration. A view is made by its unit, once its gates are open."""
+    if model.is_view:
+        return
+    with closing(connections.target(model)) as conn:
+        report = data.ensure_target(conn, model, spec.env)
+        warnings.extend(f"target {report.table.full_name}: {found}" for found in report.differences)
+        if model.is_tracked and not spec.state_disabled and not connections.same_database(model):
+            ensure_marks(conn, spec.env.table(model.identity))
+
+
+def _without_state(
+    connections: Connections, model: Model, spec: RunSpec, chunk: Grid | None, warnings: list[str]
+) -> Prepared:
+    if model.library and not spec.state_disabled:
+        with closing(connections.state(model)) as conn:
+            state.bootstrap(conn, spec.env)
+            state.register(conn, model, spec.env)
+    _make_target(connections, model, spec, warnings)
+    if spec.state_disabled and model.is_tracked:
+        warnings.append("state is disabled: data are moved, and nothing of it is recorded")
+    units = _slices(model, spec, chunk)
+    return Prepared(units, _sentence(model, spec, units, {}), tuple(warnings), skip=not units)
+
+
+def _slices(model: Model, spec: RunSpec, chunk: Grid | None) -> tuple[Unit, ...]:
+    """Cut the run's window into units, without looking at any state."""
+    grid = chunk or model.grid
+    if grid is None:
+        return (Unit(None),)
+    return split_window(grid, spec.window, flexible=model.is_flexible) if spec.window is not None else ()
+
+
+def _mark(
+    conn: state.refs.Conn, model: Model, spec: RunSpec, chunk: Grid | None, warnings: list[str]
+) -> Prepared:
+    """Record the run's own windows as loaded, and nothing else (Semantics: ``STATE_MARK_APPLIED``)."""
+    units = _slices(model, spec, chunk)
+    marked = state.mark_applied(conn, model, spec.env, units, spec.run, spec.reason)
+    span = f"of {spec.window}" if spec.window is not None else "of the whole"
+    warnings.append(
+        f"{marked} unit(s) {span} are marked applied by {spec.run.who or 'an unknown account'}"
+        f"{f' ({spec.reason})' if spec.reason else ''}; nothing checks that the data are there"
+    )
+    return Prepared((), warnings[-1], tuple(warnings), {"marked": marked}, skip=True)
+
+
+def _dry(connections: Connections, graph: Graph, model: Model, spec: RunSpec) -> Prepared:
+    from bollhav_provider.run.plan import plan
+
+    found = plan(connections, graph, [model], spec)
+    return Prepared((), found.sentence, found.warnings, plan=found.to_json(), skip=True)
+
+
+def _sentence(model: Model, spec: RunSpec, units: tuple[Unit, ...], counts: dict[str, int]) -> str:
+    """Say in one sentence what there is to do."""
+    span = str(spec.window) if spec.window is not None and not spec.reconcile else "the whole contract"
+    if model.is_windowless:
+        span = "the model's one unit"
+    if not units:
+        if spec.window is not None and model.grid is not None and not _slices(model, spec, None):
+            return (
+                f"the window {spec.window} holds no whole window of {model.grid} (the one it starts in is "
+                f"{model.grid.cell(spec.window.since)}); nothing to run"
+            )
+        return f"nothing is outstanding in {span}"
+    done = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+    return f"{len(units)} unit(s) to do in {span}" + (f" ({done})" if done else "")

@@ -14,6 +14,37 @@ from bollhav_provider.settings import STATE_MODES, Settings
 from bollhav_provider.state import RunKey
 
 
+def run_key(
+    dag_id: str | None = None,
+    airflow_run_id: str | None = None,
+    task_id: str | None = None,
+    try_number: int | None = None,
+    who: str | None = None,
+    *,
+    clear_number: int = 0,
+) -> RunKey:
+    """Say who works.
+
+    Args:
+        dag_id: the DAG; None outside Airflow, where every call is a run of its own.
+        airflow_run_id: the DAG run. The run id follows from it and ``dag_id`` alone, so that a retry is the same run.
+        task_id: the task, for the history.
+        try_number: the task's try, for the history.
+        who: the person or program behind it, for the history.
+        clear_number: how often the run was cleared; a cleared run is a new one, which resets again.
+    """
+    if dag_id is None or airflow_run_id is None:
+        return RunKey.ad_hoc(who)
+    key = RunKey.of(
+        dag_id,
+        f"{airflow_run_id}#{clear_number}" if clear_number else airflow_run_id,
+        task_id=task_id or "",
+        try_number=try_number or 0,
+        who=who or "",
+    )
+    return replace(key, airflow_run_id=airflow_run_id)
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """One run over one window.

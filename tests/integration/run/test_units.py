@@ -1,0 +1,413 @@
+"""One unit's life, from prepare to the commit and after it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from bollhav_provider.data.upstream import Upstream
+from bollhav_provider.exceptions import CheckFailedError, DataError, GateClosedError, HardGateError
+from bollhav_provider.intervals import Unit
+from bollhav_provider.model import (
+    Column,
+    Curfew,
+    Materialization,
+    Model,
+    RowCount,
+    Source,
+    SourceFile,
+    SourceHardcoded,
+    SourceModel,
+    State,
+    Target,
+    Temporality,
+    UpstreamContract,
+    WriteMode,
+)
+from bollhav_provider.run import execute_unit, run_key
+
+from .conftest import BEGIN, House, daily, day
+
+Make = Callable[..., House]
+
+
+def hourly_rows(model: Model) -> Model:
+    """Let a daily model give three rows a day."""
+
+    @model.execute
+    def rows(unit: Unit) -> pl.DataFrame:
+        assert unit.since is not None
+        return pl.DataFrame(
+            {"at": [unit.since + dt.timedelta(hours=h) for h in (0, 1, 23)], "amount": [1, 2, unit.since.day]}
+        )
+
+    return model
+
+
+def test_a_function_model_fills_its_window(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    outcomes = h.run(orders, day(1, 3))
+    assert [o.status for o in outcomes] == ["applied"] * 3
+    assert outcomes[0].stats.rows_written == 3
+    assert h.sql("SELECT count(*), sum(amount) FROM shop.orders") == [(9, 9 + 1 + 2 + 3)]
+    assert h.states(orders) == ["applied"] * 3 + ["pending"] * 7
+    assert h.states(orders, "rows_written")[:3] == [3, 3, 3]
+
+
+def test_discover_runs_nothing_twice_and_bulldozer_once_per_run(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    h.run(orders, day(1, 2))
+    assert h.run(orders, day(1, 2)) == []
+    run = run_key("shop.orders", "manual__1")
+    assert len(h.run(orders, day(1, 2), mode="bulldozer", run=run)) == 2
+    assert h.run(orders, day(1, 2), mode="bulldozer", run=run) == []
+    assert h.sql("SELECT count(*) FROM shop.orders") == [(6,)]
+
+
+def test_a_query_model_reads_its_upstream_inside_postgresql(house: Make) -> None:
+    orders = hourly_rows(daily())
+    totals = daily(
+        "mart.totals",
+        columns=[Column("at", "timestamptz", nullable=False, partition_on=True), Column("total", "bigint")],
+        upstream=[Source("shop.orders", type=SourceModel(), contract=UpstreamContract.EXACT)],
+        query="SELECT %(since)s::timestamptz AS at, sum(amount)::bigint AS total FROM {orders} WHERE at >= %(since)s AND at < %(until)s",
+    )
+    h = house(orders, totals)
+    h.run(orders, day(1, 2))
+    assert [o.status for o in h.run(totals, day(1, 2))] == ["applied"] * 2
+    assert h.sql("SELECT total FROM mart.totals ORDER BY at") == [(4,), (5,)]
+
+
+def test_an_upstream_is_read_within_the_window_of_its_contract(house: Make) -> None:
+    orders = hourly_rows(daily())
+    seen: dict[str, Any] = {}
+    mart = daily(
+        "mart.sums",
+        upstream=[
+            Source("shop.orders", type=SourceModel(), contract=UpstreamContract.ENCAPSULATE),
+            Source("shop.orders", type=SourceModel(), contract=UpstreamContract.THROUGH, alias="past"),
+        ],
+    )
+
+    @mart.execute
+    def sums(unit: Unit, orders: Upstream, past: Upstream) -> pl.DataFrame:
+        assert orders.data is not None
+        assert past.data is not None
+        seen.update(rows=orders.rows, past=past.data.height, applied=len(past.applied), name=orders.name)
+        seen["batches"] = [frame.height for frame in past.batches(4)]
+        return pl.DataFrame({"at": [unit.since], "amount": [orders.data["amount"].sum()]})
+
+    h = house(orders, mart)
+    h.run(orders, day(1, 3))
+    h.run(mart, day(2))
+    assert seen == {"rows": 3, "past": 6, "applied": 2, "name": "shop.orders", "batches": [4, 2]}
+    assert h.sql("SELECT amount FROM mart.sums") == [(5,)]
+
+
+def test_batches_are_read_beside_the_write_they_feed(house: Make) -> None:
+    orders = hourly_rows(daily())
+    copy = daily(
+        "mart.copied", upstream=[Source("shop.orders", type=SourceModel(), contract=UpstreamContract.WHOLE)]
+    )
+
+    @copy.execute
+    def copied(unit: Unit, orders: Upstream) -> Iterator[pl.DataFrame]:
+        for frame in orders.batches(2):
+            yield frame.filter(pl.col("at").is_between(unit.since, unit.until, closed="left"))
+
+    h = house(orders, copy)
+    h.run(orders, day(1, 10))
+    assert h.run(copy, day(3))[0].stats.rows_written == 3
+
+
+def test_a_closed_gate_blocks_the_row_with_its_reason(house: Make) -> None:
+    orders = hourly_rows(daily())
+    mart = daily(
+        "mart.sums",
+        upstream=[Source("shop.orders", type=SourceModel(), contract=UpstreamContract.EXACT)],
+        query="SELECT at, amount FROM {orders} WHERE at >= %(since)s AND at < %(until)s",
+    )
+    h = house(orders, mart)
+    h.run(orders, day(1))
+    with pytest.raises(GateClosedError, match="STATE_002"):
+        h.run(mart, day(2))
+    status, reason = h.states(mart, "status, blocked_reason")[1]
+    assert status == "blocked"
+    assert reason.startswith("STATE_002: upstream 'shop.orders' (exact)")
+    h.run(orders, day(2))
+    assert h.run(mart, day(2))[0].applied
+    assert h.states(mart, "blocked_reason")[1] is None
+
+
+def test_an_unregistered_upstream_is_a_hard_error(house: Make) -> None:
+    mart = daily(
+        "mart.sums",
+        upstream=[Source("shop.orders", type=SourceModel(), contract=UpstreamContract.EXACT)],
+        query="SELECT at, amount FROM {orders} WHERE at >= %(since)s AND at < %(until)s",
+    )
+    h = house(mart)
+    with pytest.raises(HardGateError, match="STATE_001: upstream 'shop.orders' not registered"):
+        h.run(mart, day(1))
+    assert h.states(mart)[0] == "blocked"
+
+
+def test_an_exception_is_recorded_and_raised_again(house: Make) -> None:
+    orders = daily()
+
+    @orders.execute
+    def broken(unit: Unit) -> pl.DataFrame:
+        raise ZeroDivisionError("no luck today")
+
+    h = house(orders)
+    with pytest.raises(ZeroDivisionError, match="no luck"):
+        h.run(orders, day(1))
+    assert h.states(orders)[0] == "error"
+    kind, message, trace = h.sql("SELECT error_type, error_message, traceback FROM z_bollhav.errors")[0]
+    assert kind.endswith("ZeroDivisionError")
+    assert message == "no luck today"
+    assert "def broken" in trace or "broken" in trace
+
+
+class Timeout(Exception):
+    """A caller's own time-out."""
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, Timeout])
+def test_an_interrupt_leaves_the_unit_pending(house: Make, stop: type[BaseException]) -> None:
+    orders = daily()
+
+    @orders.execute
+    def stopped(unit: Unit) -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame({"at": [unit.since], "amount": [1]})
+        raise stop("now")
+
+    h = house(orders)
+    h.prepare(orders, day(1))
+    with pytest.raises(stop):
+        execute_unit(h.connections, h.graph(), orders, Unit(day(1)), h.spec(), interrupts=(Timeout,))
+    assert h.states(orders, "status, reason")[0] == ("pending", f"interrupted: {stop.__name__}")
+    assert h.sql("SELECT count(*) FROM shop.orders") == [(0,)]
+    assert h.sql("SELECT count(*) FROM z_bollhav.errors") == [(0,)]
+
+
+def test_a_failure_after_the_commit_is_logged_and_stays_applied(
+    house: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    h.prepare(orders, day(1))
+
+    def tell(_: object) -> None:
+        raise OSError("nobody listens")
+
+    outcome = execute_unit(h.connections, h.graph(), orders, Unit(day(1)), h.spec(), on_commit=tell)
+    assert outcome.applied
+    assert outcome.warnings == ("telling of its commit failed: nobody listens",)
+    assert h.states(orders)[0] == "applied"
+    assert "nobody listens" in caplog.text
+
+
+def test_a_failing_check_publishes_nothing(house: Make) -> None:
+    orders = hourly_rows(
+        daily(checks=[RowCount(at_least=10)] if "at_least" in RowCount.model_fields else [RowCount(min=10)])
+    )
+    h = house(orders)
+    with pytest.raises(CheckFailedError):
+        h.run(orders, day(1))
+    assert h.sql("SELECT count(*) FROM shop.orders") == [(0,)]
+    assert h.states(orders)[0] == "error"
+
+
+def test_two_workers_do_not_share_a_unit(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    h.run(orders, day(1))
+    outcome = execute_unit(h.connections, h.graph(), orders, Unit(day(1)), h.spec())
+    assert outcome.status == "skipped"
+
+
+def test_a_curfew_refuses_to_start(house: Make) -> None:
+    orders = hourly_rows(
+        daily(curfew=Curfew(ranges=[("00:00", "12:00"), ("12:00", "00:00")], reason="month end"))
+    )
+    h = house(orders)
+    prepared = h.prepare(orders, day(1))
+    assert prepared.skip
+    assert "month end" in prepared.message
+    outcome = execute_unit(h.connections, h.graph(), orders, Unit(day(1)), h.spec())
+    assert outcome.status == "skipped"
+    assert "curfew" in outcome.reason
+
+
+def test_a_disabled_model_is_never_written(house: Make) -> None:
+    orders = hourly_rows(daily(enabled=False))
+    h = house(orders)
+    assert h.prepare(orders, day(1)).skip
+    assert execute_unit(h.connections, h.graph(), orders, Unit(day(1)), h.spec()).status == "skipped"
+
+
+def test_state_disabled_moves_data_and_records_nothing(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    assert [o.status for o in h.run(orders, day(1, 2), state_disabled=True)] == ["applied"] * 2
+    assert h.sql("SELECT count(*) FROM shop.orders") == [(6,)]
+    assert h.sql("SELECT to_regnamespace('z_bollhav')::text") == [(None,)]
+
+
+def test_mark_applied_records_the_runs_own_windows_and_moves_nothing(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    prepared = h.prepare(orders, day(2, 2), mark_applied=True, reason="restored from a dump")
+    assert prepared.skip
+    assert prepared.counts == {"marked": 2}
+    assert h.states(orders, "status, marked_by, reason") == [("applied", "test", "restored from a dump")] * 2
+    assert h.sql("SELECT to_regclass('shop.orders')::text") == [(None,)]
+
+
+def test_a_window_without_a_whole_cell_runs_nothing_and_says_so(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    half = type(day(1))(BEGIN, BEGIN + dt.timedelta(hours=5))
+    prepared = h.prepare(orders, half)
+    assert prepared.units == ()
+    assert "holds no whole window" in prepared.message
+
+
+def test_a_view_is_made_once_its_gates_are_open(house: Make) -> None:
+    orders = hourly_rows(daily())
+    view = Model(
+        target=Target(schema="mart", name="big", columns=[Column("amount", "integer")]),
+        materialization=Materialization.VIEW,
+        library=True,
+        state=State(),
+        upstream=[Source("shop.orders", type=SourceModel(), contract=UpstreamContract.EXISTS)],
+        query="SELECT amount FROM {orders} WHERE amount > 1",
+    )
+    h = house(orders, view)
+    with pytest.raises(HardGateError):
+        h.run(view)
+    assert h.sql("SELECT to_regclass('mart.big')::text") == [(None,)]
+    h.run(orders, day(1))
+    assert h.run(view, mode="bulldozer")[0].applied
+    assert h.sql("SELECT count(*) FROM mart.big") == [(1,)]
+
+
+def timeless(rows: list[dict[str, Any]]) -> Model:
+    model = Model(
+        target=Target(
+            schema="ref",
+            name="regions",
+            write_mode=WriteMode.TRUNCATE,
+            columns=[Column("code", "text", primary_key=True), Column("name", "text")],
+        ),
+        temporality=Temporality.TIMELESS,
+        upstream=[Source("regions_list", type=SourceHardcoded(rows=rows))],
+        state=State(),
+    )
+
+    @model.execute
+    def regions(regions_list: Upstream) -> pl.DataFrame | None:
+        return regions_list.data
+
+    return model
+
+
+def test_a_changed_constant_is_applied_again_by_discover(house: Make) -> None:
+    one = timeless([{"code": "N", "name": "North"}])
+    h = house(one)
+    assert len(h.run(one)) == 1
+    assert h.run(one) == []
+    two = timeless([{"code": "N", "name": "North"}, {"code": "S", "name": "South"}])
+    h.models = [two]
+    assert len(h.run(two)) == 1
+    assert h.sql("SELECT count(*) FROM ref.regions") == [(2,)]
+
+
+def test_files_are_archived_after_the_commit_and_only_then(house: Make, tmp_path: Path) -> None:
+    drop = tmp_path / "orders.csv"
+    drop.write_text("at,amount\n2024-01-01T05:00:00Z,7\n")
+    archive = tmp_path / "done"
+    fails = [True]
+    orders = daily(
+        upstream=[Source("orders.csv", type=SourceFile(path=drop, archive_folder=archive), alias="drop")]
+    )
+
+    @orders.execute
+    def load(drop: Upstream) -> pl.DataFrame:
+        frame = drop.data
+        assert frame is not None
+        if fails.pop():
+            raise RuntimeError("first time")
+        return frame
+
+    h = house(orders)
+    fails.append(True)
+    fails.reverse()
+    fails[:] = [False, True]
+    with pytest.raises(RuntimeError):
+        h.run(orders, day(1))
+    assert drop.exists()
+    assert h.run(orders, day(1))[0].applied
+    assert not drop.exists()
+    assert (archive / "orders.csv").exists()
+
+
+def test_a_missing_relation_is_none_with_one_warning(house: Make, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[Any] = []
+    mart = daily("mart.sums", upstream=[Source("raw.landing", type=SourceModel())])
+
+    @mart.execute
+    def sums(landing: Upstream) -> None:
+        seen.extend([landing.data, landing.rows, landing.missing, list(landing.batches(5)), landing.lazy])
+
+    h = house(mart)
+    with caplog.at_level(logging.WARNING):
+        assert h.run(mart, day(1))[0].applied
+    assert seen == [None, None, True, [], None]
+    warnings = [r.message for r in caplog.records if "does not exist" in r.message]
+    assert len(warnings) == 1
+    assert "mart.sums" in warnings[0]
+    assert "'landing'" in warnings[0]
+    assert "raw.landing" in warnings[0]
+    assert "2024-01-01" in warnings[0]
+
+
+def test_no_permission_is_a_failure_and_not_missing_data(house: Make) -> None:
+    mart = daily("mart.sums", upstream=[Source("raw.landing", type=SourceModel())])
+
+    @mart.execute
+    def sums(landing: Upstream) -> pl.DataFrame | None:
+        return landing.data
+
+    h = house(mart)
+    h.sql(
+        "CREATE SCHEMA raw; CREATE TABLE raw.landing (at timestamptz, amount int); DROP ROLE IF EXISTS bollhav_reader"
+    )
+    h.sql(
+        "CREATE ROLE bollhav_reader LOGIN; GRANT ALL ON DATABASE "
+        + psycopg.conninfo.conninfo_to_dict(h.dsn)["dbname"]
+        + " TO bollhav_reader"
+    )  # type: ignore[operator]
+    try:
+        h.dsn = psycopg.conninfo.make_conninfo(h.dsn, user="bollhav_reader")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            h.run(mart, day(1))
+    finally:
+        h.dsn = psycopg.conninfo.make_conninfo(h.dsn, user="postgres")
+        h.sql("DROP OWNED BY bollhav_reader CASCADE; DROP ROLE bollhav_reader")
+
+
+def test_a_model_that_computes_nothing_is_explained(house: Make) -> None:
+    orders = daily()
+    h = house(orders)
+    with pytest.raises(DataError, match="nothing computes its rows"):
+        h.run(orders, day(1))
