@@ -5,6 +5,9 @@ Pure data: no connection, no clock, no I/O, and nothing heavy at import.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from bollhav_provider.model.airflow import AirflowOptions
 from bollhav_provider.model.base import Definition
 from bollhav_provider.model.checks import (
@@ -30,16 +33,27 @@ from bollhav_provider.model.enums import (
 )
 from bollhav_provider.model.environment import Environment
 from bollhav_provider.model.hardcoded import SourceHardcoded
-from bollhav_provider.model.lineage import Dataset, Lineage, dataset_name
 from bollhav_provider.model.model import Model
 from bollhav_provider.model.names import TableId
 from bollhav_provider.model.people import Curfew, People, Tags
-from bollhav_provider.model.pgtypes import PgType, parse_type
 from bollhav_provider.model.signature import RESERVED, Parameter
 from bollhav_provider.model.source import Freshness, Source, SourceApi, SourceFile, SourceModel
 from bollhav_provider.model.state import State
 from bollhav_provider.model.target import KeyConstraint, Staging, Target
 from bollhav_provider.model.timing import Batch, ChunkFix, ChunkFlex, Contract, TimeChunking
+
+if TYPE_CHECKING:
+    from bollhav_provider.model.lineage import Dataset, Lineage, dataset_name
+    from bollhav_provider.model.pgtypes import PgType, parse_type
+
+#: What is imported when it is first touched, because writing a definition does not need it.
+_LATER = {
+    "Dataset": "lineage",
+    "Lineage": "lineage",
+    "PgType": "pgtypes",
+    "dataset_name": "lineage",
+    "parse_type": "pgtypes",
+}
 
 __all__ = [
     "RESERVED",
@@ -91,3 +105,11 @@ __all__ = [
     "dataset_name",
     "parse_type",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

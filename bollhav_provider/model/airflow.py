@@ -1,16 +1,13 @@
 """What a model asks of Airflow. Pure data: nothing here imports it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from bollhav_provider.model.base import Definition, Finding, FrozenDict
 from bollhav_provider.model.grids import grid_problem
-from bollhav_provider.model.instants import Duration, read_instant
+from bollhav_provider.model.instants import Duration, Instant
 
 
 def import_path(value: Any) -> Any:
@@ -47,10 +44,10 @@ class AirflowOptions(Definition):
         "`assets`: after its upstreams in any case; null: never by itself; or the cron of a model without windows.",
     )
     tz: str = Field(default="UTC", description="IANA zone of a cron in `schedule`.")
-    start_date: datetime | None = Field(
+    start_date: Instant | None = Field(
         default=None, description="First instant that is scheduled; not given: the contract's begin."
     )
-    end_date: datetime | None = Field(
+    end_date: Instant | None = Field(
         default=None, description="Last instant that is scheduled; not given: the contract's end."
     )
     catchup: bool | None = Field(default=None, description="Whether runs are made for windows that passed meanwhile.")
@@ -85,16 +82,6 @@ class AirflowOptions(Definition):
     task_args: FrozenDict = Field(
         default_factory=FrozenDict, description="Other arguments of the executing task, as they are."
     )
-
-    @field_validator("start_date", mode="before")
-    @classmethod
-    def _start(cls, value: Any) -> datetime | None:
-        return read_instant(value, "start_date")
-
-    @field_validator("end_date", mode="before")
-    @classmethod
-    def _end(cls, value: Any) -> datetime | None:
-        return read_instant(value, "end_date")
 
     @property
     def cron(self) -> str | None:

@@ -110,9 +110,14 @@ class Definition(BaseModel):
         if problems:
             raise DefinitionError(problems)
         try:
-            super().__init__(**data)
+            super().__init__(**cls._prepare(data))
         except ValidationError as error:
             raise DefinitionError(list(cls._explain(error, cls._label(data)))) from None
+
+    @classmethod
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Turn short ways of writing the arguments into the long ones, before they are validated."""
+        return data
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with this piece by itself, as (field, message)."""

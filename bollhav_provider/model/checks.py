@@ -1,7 +1,5 @@
 """Checks on the rows that a unit wrote, run in the unit's transaction before it counts as applied."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -59,7 +57,7 @@ class NotNull(Check):
 
         def __init__(
             self,
-            columns: str | Sequence[str],
+            columns: "str | Sequence[str]",
             *,
             severity: Severity | str = ...,
             name: str | None = None,
@@ -78,7 +76,7 @@ class Unique(Check):
 
         def __init__(
             self,
-            columns: str | Sequence[str],
+            columns: "str | Sequence[str]",
             *,
             severity: Severity | str = ...,
             name: str | None = None,
@@ -99,7 +97,7 @@ class AcceptedValues(Check):
         def __init__(
             self,
             column: str,
-            values: Sequence[Any],
+            values: "Sequence[Any]",
             *,
             severity: Severity | str = ...,
             name: str | None = None,

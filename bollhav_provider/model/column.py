@@ -1,16 +1,16 @@
 """Columns and indexes of a target."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from bollhav_provider.model.base import Definition, Finding
+from bollhav_provider.model.base import Definition, Finding, Words
 from bollhav_provider.model.enums import Allow
 from bollhav_provider.model.names import name_problem
-from bollhav_provider.model.pgtypes import PgType, parse_type, type_problem
+
+if TYPE_CHECKING:
+    from bollhav_provider.model.pgtypes import PgType
 
 
 def _words(value: Any) -> Any:
@@ -90,19 +90,19 @@ class Column(Definition):
             naive_tz: str | None = None,
         ) -> None: ...
 
-    @model_validator(mode="before")
     @classmethod
-    def _normalise(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            if data.get("identity") is True:
-                data = {**data, "identity": "always"}
-            if "nullable" not in data and (data.get("primary_key") is True or data.get("identity")):
-                data = {**data, "nullable": False}
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if data.get("identity") is True:
+            data = {**data, "identity": "always"}
+        if "nullable" not in data and (data.get("primary_key") is True or data.get("identity")):
+            data = {**data, "nullable": False}
         return data
 
     @property
-    def pg_type(self) -> PgType:
+    def pg_type(self) -> "PgType":
         """The type, read and normalised, with length, precision and scale."""
+        from bollhav_provider.model.pgtypes import parse_type
+
         return parse_type(self.type)
 
     @property
@@ -113,6 +113,8 @@ class Column(Definition):
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the column by itself."""
+        from bollhav_provider.model.pgtypes import type_problem
+
         if problem := name_problem(self.name, "column name"):
             yield "name", problem
         if problem := type_problem(self.type):
@@ -144,7 +146,7 @@ class Column(Definition):
                 "a primary key column needs no unique=True; for a key of several columns use an Index with unique=True",
             )
 
-    def _naive_tz_problems(self, kind: PgType) -> Iterator[Finding]:
+    def _naive_tz_problems(self, kind: "PgType") -> Iterator[Finding]:
         from zoneinfo import ZoneInfo
 
         if not kind.name.startswith("timestamp"):
@@ -158,7 +160,7 @@ class Column(Definition):
             )
 
 
-def is_partition_type(kind: PgType) -> bool:
+def is_partition_type(kind: "PgType") -> bool:
     """Whether a column of this type can be compared with a window."""
     return not kind.is_array and kind.name in ("date", "timestamp with time zone", "timestamp without time zone")
 
@@ -168,7 +170,7 @@ class Index(Definition):
 
     _positional: ClassVar[tuple[str, ...]] = ("columns",)
 
-    columns: tuple[str, ...] = Field(min_length=1, description="The columns, in order.")
+    columns: Words = Field(min_length=1, description="The columns, in order.")
     unique: bool = Field(default=False, description="Whether no two rows may agree in all the columns.")
     name: str | None = Field(
         default=None, description="The index's name; not given: made of the table and the columns."
@@ -189,13 +191,6 @@ class Index(Definition):
             method: str = "btree",
             where: str | None = None,
         ) -> None: ...
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_column(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("columns"), str):
-            return {**data, "columns": (data["columns"],)}
-        return data
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the index by itself."""

@@ -20,7 +20,7 @@ from bollhav_provider.model.names import TableId, length_problem
 
 LIBRARY_SCHEMA = "z_bollhav"
 
-_PART = re.compile(r"[A-Za-z0-9_]+")
+_PART = r"[A-Za-z0-9_]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Environment:
             value = getattr(self, field)
             if value is None:
                 continue
-            if not isinstance(value, str) or not _PART.fullmatch(value):
+            if not isinstance(value, str) or not re.fullmatch(_PART, value):
                 raise ConfigurationError(
                     f"environment: {field}: {value!r} cannot be part of the name of a schema; "
                     "use letters a to z, digits and underscores, for instance 'pr123', or leave it out"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from bollhav_provider.exceptions import GridError
-from bollhav_provider.intervals import Grid, Interval
+
+if TYPE_CHECKING:
+    from bollhav_provider.intervals import Grid
 
 #: Leap years and both clock changes of the zones that have them lie within.
-_SAMPLE = Interval(datetime(2023, 12, 1, tzinfo=UTC), datetime(2025, 2, 1, tzinfo=UTC))
+_SAMPLE = (datetime(2023, 12, 1, tzinfo=UTC), datetime(2025, 2, 1, tzinfo=UTC))
 _SAMPLE_TICKS = 2000
 
 
@@ -21,6 +24,8 @@ def grid_of(cron: str, tz: str) -> Grid:
     Raises:
         GridError: there is no such grid.
     """
+    from bollhav_provider.intervals import Grid
+
     return Grid(cron, tz)
 
 
@@ -48,7 +53,7 @@ def cell_problem(
     month lie within.
     """
     fine = grid_of(inner_cron, tz)
-    ticks = grid_of(outer_cron, tz).ticks(_SAMPLE.since, _SAMPLE.until)
+    ticks = grid_of(outer_cron, tz).ticks(*_SAMPLE)
     for tick in islice(ticks, _SAMPLE_TICKS):
         if fine.floor(tick) != tick:
             return (

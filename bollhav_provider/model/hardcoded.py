@@ -1,12 +1,8 @@
 """Inputs that are written in the code: a few rows, or an SQL literal."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
@@ -39,6 +35,9 @@ class SourceHardcoded(Definition):
 
         It depends on the values, their types and the order of rows and columns, and on nothing else.
         """
+        import json
+        from hashlib import sha256
+
         content = (
             {"sql": self.sql}
             if self.rows is None
@@ -47,7 +46,7 @@ class SourceHardcoded(Definition):
         text = json.dumps(content, ensure_ascii=True, allow_nan=True, separators=(",", ":"))
         return sha256(text.encode("ascii")).hexdigest()
 
-    def to_dataframe(self, conn: Any = None) -> pl.DataFrame:
+    def to_dataframe(self, conn: Any = None) -> "pl.DataFrame":
         """Return the content as a polars frame.
 
         Args:
@@ -111,5 +110,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return {"list": [plain(item) for item in value]}
     if isinstance(value, set | frozenset):
-        return {"set": sorted(json.dumps(plain(item)) for item in value)}
+        return {"set": sorted((plain(item) for item in value), key=repr)}
     return {type(value).__name__: str(value)}

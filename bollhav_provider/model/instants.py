@@ -6,17 +6,15 @@ import re
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
-from bollhav_provider.intervals import as_utc
-
-_SHORT = re.compile(r"(\d+)\s*(s|m|h|d|w)", re.IGNORECASE)
+_SHORT = r"(\d+)\s*([smhdwSMHDW])"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def read_duration(value: Any) -> Any:
     """Turn ``30m``, ``36h`` or ``7d`` into a timedelta; everything else is left to pydantic."""
-    if isinstance(value, str) and (match := _SHORT.fullmatch(value.strip())):
+    if isinstance(value, str) and (match := re.fullmatch(_SHORT, value.strip())):
         return timedelta(**{_UNITS[match[2].lower()]: int(match[1])})
     return value
 
@@ -52,4 +50,14 @@ def read_instant(value: Any, field: str) -> datetime | None:
         )
     if not isinstance(value, str | datetime):
         raise ValueError(f"{value!r} is no instant; write an ISO 8601 string such as '2024-01-01T00:00+00:00'")
+    from bollhav_provider.intervals import as_utc
+
     return as_utc(value, field)
+
+
+def _instant_of_field(value: Any, info: ValidationInfo) -> datetime | None:
+    return read_instant(value, str(info.field_name))
+
+
+#: An aware datetime in UTC, written as one or as an ISO 8601 string with an offset.
+Instant = Annotated[datetime, BeforeValidator(_instant_of_field)]

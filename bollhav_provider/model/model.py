@@ -1,13 +1,11 @@
 """``Model``: a declared table or view."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid5
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from bollhav_provider.exceptions import DefinitionError, DefinitionWarning, Problem
 from bollhav_provider.model import references
@@ -109,28 +107,27 @@ class Model(Definition):
                 except DefinitionError as other:
                     problems = list(dict.fromkeys((*problems, *other.problems)))
                     raise DefinitionError(problems) from None
+            self._complete_provenance()
             problems.extend(Problem(label, field, message) for field, message in definition_problems(self))
             if problems:
                 raise DefinitionError(problems)
             for message in definition_warnings(self):
                 warnings.warn(f"{label}: {message}", DefinitionWarning, stacklevel=2)
 
-    @model_validator(mode="before")
     @classmethod
-    def _normalise(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
         if "temporality" not in data and str(data.get("materialization", "")).strip().lower() == "view":
             data = {**data, "temporality": Temporality.TIMELESS}
+        if isinstance(sources := data.get("upstream"), list | tuple):
+            data = {**data, "upstream": tuple({"name": item} if isinstance(item, str) else item for item in sources)}
         return data
 
-    @model_validator(mode="after")
-    def _total_provenance(self) -> Model:
+    def _complete_provenance(self) -> None:
+        """Give a model without inputs one that stands for those that nobody declared."""
         if not self.upstream:
             identity = "\x00".join((self.target.catalog or "", self.target.schema, self.target.name))
             unknown = Source(f"{UNKNOWN_PREFIX}{uuid5(_UNKNOWN_SPACE, identity)}", type=None)
             self.__dict__["upstream"] = (unknown,)
-        return self
 
     @classmethod
     def _label(cls, data: Mapping[str, Any]) -> str:
@@ -216,12 +213,12 @@ class Model(Definition):
         return self.is_tracked or self.library
 
     @property
-    def grid(self) -> Grid | None:
+    def grid(self) -> "Grid | None":
         """The grid of its units, or None when it is windowless."""
         return self.batching.time.grid if self.batching and self.batching.time and not self.is_windowless else None
 
     @property
-    def run_grid(self) -> Grid | None:
+    def run_grid(self) -> "Grid | None":
         """The grid of what one scheduled run covers, or None when it is windowless."""
         return self.batching.time.run_grid if self.batching and self.batching.time and not self.is_windowless else None
 
@@ -358,7 +355,7 @@ class Model(Definition):
 
     def lineage(
         self, env: Environment | None = None, *, namespace: str = "postgres", database: str | None = None
-    ) -> Lineage:
+    ) -> "Lineage":
         """Return inputs and outputs in the naming of OpenLineage.
 
         Args:

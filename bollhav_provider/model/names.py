@@ -7,8 +7,7 @@ or derived, is therefore measured in bytes before it is used (Semantics: definit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from hashlib import blake2b
+from typing import NamedTuple
 
 MAX_NAME_BYTES = 63
 
@@ -54,8 +53,7 @@ def length_problem(name: str, what: str) -> str | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TableId:
+class TableId(NamedTuple):
     """The identity of a relation: a tuple of names, never a joined string.
 
     Attributes:
@@ -96,6 +94,8 @@ class TableId:
 
 
 def _digest(full_name: str) -> str:
+    from hashlib import blake2b
+
     return blake2b(full_name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

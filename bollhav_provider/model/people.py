@@ -1,13 +1,11 @@
 """Who is behind a model, how it is tagged, and when it must not run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from bollhav_provider.model.base import Definition, Finding, Words
 from bollhav_provider.model.grids import grid_problem
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-_TAG = re.compile(r"[^\s&|(),:\"'\[\]]+")
+_TAG = r"[^\s&|(),:\"'\[\]]+"
 _MAX_TAG_LENGTH = 100
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -28,7 +26,7 @@ class Tags(tuple[str, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, *tags: str | Iterable[str]) -> Tags:
+    def __new__(cls, *tags: str | Iterable[str]) -> "Tags":
         flat: list[str] = []
         for tag in tags:
             flat.extend([tag] if isinstance(tag, str) else tag)
@@ -38,7 +36,7 @@ class Tags(tuple[str, ...]):
         return tuple(self)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
         words = core_schema.list_schema(core_schema.str_schema())
@@ -50,7 +48,7 @@ class Tags(tuple[str, ...]):
     def problems(self) -> Iterator[Finding]:
         """Yield the tags that a selection could not name."""
         for tag in self:
-            if not _TAG.fullmatch(tag) or len(tag) > _MAX_TAG_LENGTH:
+            if not re.fullmatch(_TAG, tag) or len(tag) > _MAX_TAG_LENGTH:
                 yield (
                     "tags",
                     f"{tag!r} is no tag: up to {_MAX_TAG_LENGTH} characters without spaces, quotes and & | ( ) [ ] , : "
@@ -78,6 +76,16 @@ class People(Definition):
                 yield "email", f"{address!r} is no address; write name@example.org"
 
 
+def _days(value: Any) -> Any:
+    """Bring days into the order of the week, and ``Monday`` into the form ``mon``."""
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, list | tuple | set | frozenset):
+        short = {str(day).strip().lower()[:3] if isinstance(day, str) else day for day in value}
+        return tuple(day for day in DAYS if day in short) + tuple(day for day in short if day not in DAYS)
+    return value
+
+
 class Curfew(Definition):
     """Times of day at which no unit starts: ``Curfew(ranges=[("22:00", "06:00")], tz="Europe/Paris")``."""
 
@@ -88,20 +96,12 @@ class Curfew(Definition):
         ),
     )
     tz: str = Field(default="UTC", description="IANA zone of the times.")
-    days: tuple[Day, ...] = Field(default=DAYS, min_length=1, description="Days on which the ranges start.")
+    days: Annotated[tuple[Day, ...], BeforeValidator(_days)] = Field(
+        default=DAYS, min_length=1, description="Days on which the ranges start."
+    )
     reason: str | None = Field(default=None, description="Why; it is part of the message with which a run skips.")
 
     _positional: ClassVar[tuple[str, ...]] = ()
-
-    @field_validator("days", mode="before")
-    @classmethod
-    def _days(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = [value]
-        if isinstance(value, list | tuple | set | frozenset):
-            short = {str(day).strip().lower()[:3] if isinstance(day, str) else day for day in value}
-            return tuple(day for day in DAYS if day in short) + tuple(day for day in short if day not in DAYS)
-        return value
 
     def closed_at(self, instant: datetime) -> str | None:
         """Return why nothing may start at an instant, or None.

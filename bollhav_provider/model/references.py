@@ -9,7 +9,6 @@ from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.base import did_you_mean
 from bollhav_provider.model.names import TableId, quote
 from bollhav_provider.model.source import SourceModel
-from bollhav_provider.model.sqltext import render
 
 if TYPE_CHECKING:
     from bollhav_provider.model.environment import Environment
@@ -93,6 +92,8 @@ def rendered_query(model: Model, env: Environment, tables: Mapping[str, TableId]
     Raises:
         DefinitionError: the model has no query.
     """
+    from bollhav_provider.model.sqltext import render
+
     if model.query is None:
         raise _error(model, "query", "the model has none; its rows come from an execute function")
     return render(

@@ -12,8 +12,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.base import Finding, did_you_mean
@@ -27,14 +26,13 @@ RESERVED = ("run", "unit", "model", "conn", "context")
 _UPSTREAM = r"(?:[\w.]+\.)?Upstream"
 _NONE = r"(?:None|NoneType)"
 _FORMS = {
-    "one": re.compile(rf"^{_UPSTREAM}$"),
-    "optional": re.compile(rf"^(?:{_UPSTREAM}\|{_NONE}|{_NONE}\|{_UPSTREAM}|(?:[\w.]+\.)?Optional\[{_UPSTREAM}\])$"),
-    "many": re.compile(rf"^(?:[\w.]+\.)?(?:list|List|Sequence)\[{_UPSTREAM}\]$"),
+    "one": rf"^{_UPSTREAM}$",
+    "optional": rf"^(?:{_UPSTREAM}\|{_NONE}|{_NONE}\|{_UPSTREAM}|(?:[\w.]+\.)?Optional\[{_UPSTREAM}\])$",
+    "many": rf"^(?:[\w.]+\.)?(?:list|List|Sequence)\[{_UPSTREAM}\]$",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of an execute function.
 
     Attributes:
@@ -182,7 +180,7 @@ def _form(annotation: Any) -> str:
     if annotation is inspect.Parameter.empty:
         return "none"
     text = re.sub(r"[\s'\"]", "", _text(annotation))
-    return next((form for form, pattern in _FORMS.items() if pattern.match(text)), "other")
+    return next((form for form, pattern in _FORMS.items() if re.match(pattern, text)), "other")
 
 
 def _text(annotation: Any) -> str:

@@ -1,7 +1,5 @@
 """A model's inputs: what each is, how it is found, and whether it gates."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from bollhav_provider.model.base import Definition, Finding, FrozenDict, Words
 from bollhav_provider.model.enums import FreshnessScope, UpstreamContract
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 #: Names of sources that stand for "nothing was declared".
 UNKNOWN_PREFIX = "unknown-"
 
-_ALIAS = re.compile(r"[^\W\d]\w*")
+_ALIAS = r"[^\W\d]\w*"
 
 with warnings.catch_warnings():
     # A field may be called "schema" although pydantic once had a method of that name.
@@ -178,7 +176,7 @@ class Source(Definition):
 
         def __init__(
             self,
-            name: str | Sequence[str],
+            name: "str | Sequence[str]",
             *,
             type: SourceType | str | None = ...,
             contract: UpstreamContract | str | None = None,
@@ -188,27 +186,19 @@ class Source(Definition):
             many: bool = False,
             deactivate_for_dev: bool = False,
             max_lag: int = 0,
-            more_names: Sequence[str] = (),
+            more_names: "Sequence[str]" = (),
         ) -> None: ...
 
-    @model_validator(mode="before")
     @classmethod
-    def _list_of_names(cls, data: Any) -> Any:
-        if isinstance(data, str):
-            return {"name": data}
-        if isinstance(data, dict) and isinstance(data.get("name"), list | tuple) and data["name"]:
-            first, *others = data["name"]
-            return {**data, "name": first, "more_names": (*others, *data.get("more_names", ()))}
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        names, kind = data.get("name"), data.get("type")
+        if isinstance(names, list | tuple) and names:
+            data = {**data, "name": names[0], "more_names": (*names[1:], *data.get("more_names", ()))}
+        if isinstance(kind, str):
+            data = {**data, "type": {"kind": kind.strip().lower()}}
+        elif isinstance(kind, dict) and "kind" not in kind:
+            data = {**data, "type": {"kind": "model", **kind}}
         return data
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _word(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"kind": value.strip().lower()}
-        if isinstance(value, dict) and "kind" not in value:
-            return {"kind": "model", **value}
-        return value
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -273,7 +263,7 @@ class Source(Definition):
             yield "name", "the name is empty; give the source a name"
         yield from self._type_problems()
         yield from self._gate_problems()
-        if not _ALIAS.fullmatch(self.alias_name):
+        if not re.fullmatch(_ALIAS, self.alias_name):
             yield (
                 "alias",
                 (

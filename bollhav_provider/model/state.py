@@ -1,7 +1,5 @@
 """That a model's progress is recorded, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pydantic import Field

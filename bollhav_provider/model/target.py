@@ -1,14 +1,11 @@
 """The table or view that a model makes."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bollhav_provider.model.base import Definition, Finding
 from bollhav_provider.model.column import Column, Index
@@ -35,8 +32,7 @@ class Staging(Definition):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KeyConstraint:
+class KeyConstraint(NamedTuple):
     """A key that the target table has.
 
     Attributes:
@@ -78,10 +74,9 @@ with warnings.catch_warnings():
         truncate_table: bool = Field(default=False, description="Another way to write `write_mode: truncate`.")
         recreate_table: bool = Field(default=False, description="Another way to write `write_mode: recreate`.")
 
-        @model_validator(mode="before")
         @classmethod
-        def _mode_flags(cls, data: Any) -> Any:
-            if isinstance(data, dict) and "write_mode" not in data:
+        def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+            if "write_mode" not in data:
                 for flag, mode in _MODE_FLAGS.items():
                     if data.get(flag) is True:
                         return {**data, "write_mode": mode}

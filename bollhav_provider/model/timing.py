@@ -1,16 +1,14 @@
 """When a model's windows are: contract, chunks and batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bollhav_provider.model.base import Definition, Finding
 from bollhav_provider.model.grids import cell_problem, grid_of, grid_problem
-from bollhav_provider.model.instants import read_instant
+from bollhav_provider.model.instants import Instant
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Grid
@@ -22,24 +20,14 @@ class Contract(Definition):
     Without ``begin`` a run makes only its own window; without ``end`` the range grows with the clock.
     """
 
-    begin: datetime | None = Field(
+    begin: Instant | None = Field(
         default=None, description="First instant, an ISO 8601 string with an offset or an aware datetime."
     )
-    end: datetime | None = Field(default=None, description="The instant at which the range stops; not given: open.")
+    end: Instant | None = Field(default=None, description="The instant at which the range stops; not given: open.")
 
     if TYPE_CHECKING:
 
         def __init__(self, *, begin: datetime | str | None = None, end: datetime | str | None = None) -> None: ...
-
-    @field_validator("begin", mode="before")
-    @classmethod
-    def _begin(cls, value: Any) -> datetime | None:
-        return read_instant(value, "begin")
-
-    @field_validator("end", mode="before")
-    @classmethod
-    def _end(cls, value: Any) -> datetime | None:
-        return read_instant(value, "end")
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the range by itself."""
@@ -121,12 +109,10 @@ class TimeChunking(Definition):
             flexibility: ChunkFix | ChunkFlex | Literal["fix", "flex"] = ...,
         ) -> None: ...
 
-    @field_validator("flexibility", mode="before")
     @classmethod
-    def _word(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"kind": value.strip().lower()}
-        return value
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        word = data.get("flexibility")
+        return {**data, "flexibility": {"kind": word.strip().lower()}} if isinstance(word, str) else data
 
     @property
     def is_flexible(self) -> bool:
@@ -134,12 +120,12 @@ class TimeChunking(Definition):
         return isinstance(self.flexibility, ChunkFlex)
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> "Grid":
         """The units' grid."""
         return grid_of(self.chunk, self.tz)
 
     @property
-    def run_grid(self) -> Grid:
+    def run_grid(self) -> "Grid":
         """The grid of what one scheduled run covers."""
         return grid_of(self.window or self.chunk, self.tz)
 
