@@ -127,7 +127,7 @@ def _prepare_session(conn: psycopg.Connection[Any], options: ConnectOptions) -> 
     if wanted == [("TimeZone", "UTC")] and conn.info.parameter_status("TimeZone") in ("UTC", "Etc/UTC"):
         return
     calls = ", ".join("pg_catalog.set_config(%s, %s, false)" for _ in wanted)
-    conn.execute(f"SELECT {calls}", [part for pair in wanted for part in pair], prepare=False)  # noqa: S608
+    conn.execute(f"SELECT {calls}", [part for pair in wanted for part in pair], prepare=False)
 
 
 def _heals(exc: psycopg.OperationalError) -> bool:

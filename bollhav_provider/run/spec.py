@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID, uuid5
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Environment
 from bollhav_provider.settings import STATE_MODES, Settings
 from bollhav_provider.state import RunKey
+
+#: Namespace of the run ids that are derived from a DAG's run, so that a retry has the id of its first try.
+_RUNS = UUID("6ba5f1f4-6a5e-5b0a-9d0e-2f3f6d0f8c11")
 
 
 def run_key(
@@ -35,14 +39,8 @@ def run_key(
     """
     if dag_id is None or airflow_run_id is None:
         return RunKey.ad_hoc(who)
-    key = RunKey.of(
-        dag_id,
-        f"{airflow_run_id}#{clear_number}" if clear_number else airflow_run_id,
-        task_id=task_id or "",
-        try_number=try_number or 0,
-        who=who or "",
-    )
-    return replace(key, airflow_run_id=airflow_run_id)
+    parts = [dag_id, airflow_run_id] + ([str(clear_number)] if clear_number else [])
+    return RunKey(uuid5(_RUNS, "\x1f".join(parts)), dag_id, airflow_run_id, task_id, try_number, who)
 
 
 @dataclass(frozen=True, slots=True)

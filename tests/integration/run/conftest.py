@@ -1,113 +1,20 @@
-"""What the run's tests share: models to run, and one call that prepares and executes a window."""
+"""Fixtures of the run's tests."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
-import psycopg
 import pytest
+from run_support import House
 
-from bollhav_provider.graph import build_graph
-from bollhav_provider.intervals import Interval
-from bollhav_provider.model import (
-    Batch,
-    Column,
-    Contract,
-    Environment,
-    Model,
-    State,
-    Target,
-    TimeChunking,
-    WriteMode,
-)
-from bollhav_provider.run import (
-    DsnConnections,
-    Prepared,
-    RunSpec,
-    UnitOutcome,
-    execute_units,
-    prepare,
-    run_key,
-)
-
-BEGIN = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
-
-
-def day(number: int, days: int = 1) -> Interval:
-    """The window of ``days`` days from January ``number``, 2024."""
-    since = dt.datetime(2024, 1, number, tzinfo=dt.UTC)
-    return Interval(since, since + dt.timedelta(days=days))
-
-
-def daily(name: str = "shop.orders", **arguments: Any) -> Model:
-    """A daily model of two columns whose contract is the first ten days of 2024."""
-    schema, table = name.split(".")
-    columns = arguments.pop(
-        "columns",
-        [Column("at", "timestamptz", nullable=False, partition_on=True), Column("amount", "integer")],
-    )
-    target = {"write_mode": WriteMode.RECREATE_PARTITION, **arguments.pop("target", {})}
-    return Model(
-        target=Target(schema=schema, name=table, columns=columns, **target),
-        contract=Contract(begin="2024-01-01T00:00Z", end="2024-01-11T00:00Z"),
-        batching=Batch(time=TimeChunking(chunk="@daily")),
-        state=arguments.pop("state", State()),
-        **arguments,
-    )
-
-
-@dataclass
-class House:
-    """One deployment: a database and its models."""
-
-    dsn: str
-    models: list[Model] = field(default_factory=list)
-    environ: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def connections(self) -> DsnConnections:
-        return DsnConnections(self.dsn, environ=self.environ)
-
-    def graph(self) -> Any:
-        return build_graph(self.models)
-
-    def spec(self, window: Interval | None = None, **fields: Any) -> RunSpec:
-        return RunSpec(
-            **{
-                "run": run_key(who="test"),
-                "env": Environment(),
-                "window": window,
-                "mode": "discover",
-                **fields,
-            }
-        )
-
-    def prepare(self, model: Model, window: Interval | None = None, **fields: Any) -> Prepared:
-        return prepare(self.connections, self.graph(), model, self.spec(window, **fields))
-
-    def run(self, model: Model, window: Interval | None = None, **fields: Any) -> list[UnitOutcome]:
-        spec = self.spec(window, **fields)
-        prepared = prepare(self.connections, self.graph(), model, spec)
-        return execute_units(self.connections, self.graph(), model, prepared.units, spec)
-
-    def sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.dsn, autocommit=True, options="-c timezone=UTC") as conn:
-            cursor = conn.execute(query, parameters or None)  # type: ignore[arg-type]
-            return cursor.fetchall() if cursor.description else []
-
-    def states(self, model: Model, columns: str = "status") -> list[Any]:
-        rows = self.sql(f'SELECT {columns} FROM z_bollhav."{model.state_table}" ORDER BY since NULLS FIRST')  # noqa: S608
-        return [row[0] if len(row) == 1 else row for row in rows]
+from bollhav_provider.model import Model
 
 
 @pytest.fixture
-def house(db: str) -> Iterator[Callable[..., House]]:
+def house(db: str) -> Callable[..., House]:
     """Make a deployment of some models in an empty database."""
 
     def make(*models: Model, **environ: str) -> House:
         return House(db, list(models), environ)
 
-    yield make
+    return make

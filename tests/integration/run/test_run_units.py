@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
+from run_support import BEGIN, House, daily, day
 
 from bollhav_provider.data.upstream import Upstream
 from bollhav_provider.exceptions import CheckFailedError, DataError, GateClosedError, HardGateError
@@ -32,8 +33,6 @@ from bollhav_provider.model import (
     WriteMode,
 )
 from bollhav_provider.run import execute_unit, run_key
-
-from .conftest import BEGIN, House, daily, day
 
 Make = Callable[..., House]
 
