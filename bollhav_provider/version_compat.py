@@ -6,7 +6,7 @@ is imported there by its users; what differs beyond a name is decided here, once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -51,16 +51,6 @@ def cron_intervals(cron: str, tz: str) -> Any:
     return CronDataIntervalTimetable(cron, timezone=tz)
 
 
-def retry_policy(fatal: Iterable[type[BaseException]]) -> dict[str, Any]:
-    """Return operator arguments that make ``fatal`` errors fail without a retry, where Airflow can be told so."""
-    if not AIRFLOW_V_3_3_PLUS:
-        return {}
-    from airflow.providers.common.compat.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
-
-    rules = [RetryRule(exception=exception, action=RetryAction.FAIL) for exception in fatal]
-    return {"retry_policy": ExceptionRetryPolicy(rules=rules)}
-
-
 def emit_asset_event(context: Mapping[str, Any], asset: Any, extra: dict[str, Any], partitions: Sequence[str]) -> None:
     """Attach ``extra``, and one partition key a window where the version has them, to the event of ``asset``.
 
@@ -91,11 +81,16 @@ def generation(ti: Any, retries: int | None) -> int:
     return max(1, int(most) - int(retries) + 1)
 
 
-def airflow_time_outs() -> tuple[str, ...]:
-    """Return the dotted names of the exceptions by which Airflow ends a task from outside."""
+def airflow_time_outs() -> tuple[type[BaseException], ...]:
+    """Return the exceptions by which Airflow ends a task from outside."""
     from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
-    return (f"{AirflowTaskTimeout.__module__}.{AirflowTaskTimeout.__qualname__}", "builtins.KeyboardInterrupt")
+    return (AirflowTaskTimeout,)
+
+
+def dag_page(dag_id: str) -> str:
+    """Return the address of a DAG's page in the UI."""
+    return f"/dags/{dag_id}" if AIRFLOW_V_3_0_PLUS else f"/dags/{dag_id}/grid"
 
 
 async def get_connection_async(conn_id: str) -> Any:
@@ -115,18 +110,7 @@ def task_success_event() -> type[Any] | None:
         from airflow.triggers.base import TaskSuccessEvent
     except ImportError:
         return None
-    return TaskSuccessEvent  # type: ignore[no-any-return]
-
-
-def is_default(section: str, option: str) -> Callable[[], bool]:
-    """Return a call that says whether nobody set ``[section] option``."""
-
-    def check() -> bool:
-        from airflow.providers.common.compat.sdk import conf
-
-        return not conf.has_option(section, option)
-
-    return check
+    return TaskSuccessEvent
 
 
 def seconds(value: float | timedelta) -> float:

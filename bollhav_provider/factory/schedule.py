@@ -56,12 +56,12 @@ def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *,
         from bollhav_provider.intervals import Grid
 
         return grid_schedule(Grid(options.cron, options.tz), model)
-    windowed = model.run_grid is not None
-    if windowed and said == "auto" and not assets:
-        return grid_schedule(model.run_grid, model)
+    run_grid = model.run_grid
+    if run_grid is not None and said == "auto" and not assets:
+        return grid_schedule(run_grid, model)
     if upstreams := gated_models(model, graph):
         return Schedule(any_of([asset(m) for m in upstreams]))
-    return grid_schedule(model.run_grid, model) if windowed else Schedule(None)
+    return grid_schedule(run_grid, model) if run_grid is not None else Schedule(None)
 
 
 def gated_models(model: Model, graph: Graph) -> list[Model]:

@@ -65,7 +65,7 @@ def model_tasks(
             UpstreamSensor(
                 task_id=task_id_of(name),
                 model=name,
-                contract=source.contract,
+                contract=source.contract or "exists",
                 freshness=source.freshness,
                 downstream=model,
                 bound=bound,

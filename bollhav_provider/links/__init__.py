@@ -1,0 +1,52 @@
+"""Links from a task to the state row behind it and to its upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from airflow.providers.common.compat.sdk import BaseOperatorLink
+
+from bollhav_provider.version_compat import dag_page
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import TaskInstanceKey
+
+#: Where the plugin's pages are.
+PREFIX = "/bollhav"
+
+
+class StateLink(BaseOperatorLink):
+    """The units that the task works on, as the library has them."""
+
+    name = "State"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        model = getattr(operator, "model", None) or getattr(operator, "downstream", None)
+        full_name = getattr(model, "full_name", None)
+        if full_name is None:
+            return ""
+        return state_page(full_name, getattr(operator, "units", None))
+
+
+class UpstreamLink(BaseOperatorLink):
+    """The DAG of the upstream that a sensor waits for."""
+
+    name = "Upstream"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        dag_id = getattr(operator, "upstream_dag_id", None)
+        if dag_id:
+            return dag_page(dag_id)
+        full_name = getattr(operator, "upstream", None)
+        return state_page(full_name, None) if full_name else ""
+
+
+def state_page(full_name: str, units: Any) -> str:
+    """Return the address of a model's page, at the window of ``units``."""
+    query: dict[str, str] = {}
+    if isinstance(units, list | tuple) and units:
+        first, last = units[0], units[-1]
+        if isinstance(first, dict) and first.get("since"):
+            query = {"since": first["since"], "until": last["until"]}
+    return f"{PREFIX}/models/{quote(full_name, safe='')}" + (f"?{urlencode(query)}" if query else "")

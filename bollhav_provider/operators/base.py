@@ -12,6 +12,8 @@ from bollhav_provider.exceptions import BollhavError
 from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, airflow_time_outs
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bollhav_provider.graph import Graph
     from bollhav_provider.hooks.connections import AirflowConnections
     from bollhav_provider.intervals import Unit
@@ -80,8 +82,8 @@ def unit_label(units: Any) -> str:
     return f"{_instant(since)} to {_instant(until)} ({len(windows)})"
 
 
-def _instant(at: Any) -> str:
-    return at.strftime("%Y-%m-%dT%H:%MZ") if not at.second else at.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _instant(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%MZ" if not at.second else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class ModelOperator(BaseOperator):
@@ -115,14 +117,16 @@ class ModelOperator(BaseOperator):
         self._connections: AirflowConnections | None = None
         self._executing = False
 
-    def _graph(self) -> Graph:
+    def resolved_graph(self) -> Graph:
+        """Return the graph that resolves the model's upstreams."""
         if self.graph is None:
             from bollhav_provider.graph import build_graph
 
             self.graph = build_graph([self.model])
         return self.graph
 
-    def _connect(self, settings: Settings) -> AirflowConnections:
+    def connect(self, settings: Settings) -> AirflowConnections:
+        """Return the connections of this task, which a kill cancels."""
         from bollhav_provider.hooks.library import LibraryHook
 
         hook = LibraryHook(self.bollhav_conn_id, settings=settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from bollhav_provider.exceptions import GateClosedError
+from bollhav_provider.exceptions import GateClosedError, HardGateError, ModelLockedError
 from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.operators.base import ModelOperator, time_outs, unit_label, units_of
 from bollhav_provider.operators.run_context import (
@@ -72,11 +72,8 @@ class ExecuteOperator(ModelOperator):
 
     def execute(self, context: Mapping[str, Any]) -> list[dict[str, Any]]:
         with self._working():
-            settings = run_settings(context)
-            spec = self._spec(context)
-            connections = self._connect(settings)
-            todo = units_of(self.units)
-            self._redo_after_clear(context, connections, spec, todo)
+            connections = self.connect(run_settings(context))
+            spec, todo = self._plan(context)
             outcomes, closed = self._work(context, connections, spec, todo)
         if closed:
             self._wait_for(spec, closed)
@@ -84,6 +81,12 @@ class ExecuteOperator(ModelOperator):
             raise AirflowSkipException("; ".join(sorted({outcome.reason for outcome in outcomes})))
         self._tell(context, spec, outcomes)
         return [outcome.to_json() for outcome in outcomes]
+
+    def _plan(self, context: Mapping[str, Any]) -> tuple[RunSpec, list[Unit]]:
+        """Return the run and the units of it that this task does."""
+        spec, todo = self._spec(context), units_of(self.units)
+        self._redo_after_clear(context, spec, todo)
+        return spec, todo
 
     def resume(self, context: Mapping[str, Any], event: Any = None) -> list[dict[str, Any]]:
         """Go on after waiting for a gate. The gates are checked again in the claim, whatever the event says."""
@@ -94,28 +97,44 @@ class ExecuteOperator(ModelOperator):
     def _work(
         self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, todo: list[Unit]
     ) -> tuple[list[UnitOutcome], list[Unit]]:
-        """Do every unit whose gates are open; return what became of them and the units to wait for."""
-        from bollhav_provider.run import execute_unit
+        """Do every unit whose gates are open; return what became of them and the units to wait for.
+
+        A unit that fails does not keep the others from being tried, unless they would meet the same.
+
+        Raises:
+            Exception: the first unit's failure, once all were tried.
+        """
+        from bollhav_provider.run.worker import Worker
 
         outcomes: list[UnitOutcome] = []
         closed: list[Unit] = []
-        last: GateClosedError | None = None
-        for unit in todo:
-            try:
-                outcome = execute_unit(
-                    connections, self._graph(), self.model, unit, spec, context=context, interrupts=time_outs()
-                )
-            except GateClosedError as exc:
-                self.log.info("%s %s waits: %s", self.model.full_name, unit.label, exc)
-                closed.append(unit)
-                last = exc
-                continue
-            for warning in outcome.warnings:
-                self.log.warning("%s %s: %s", self.model.full_name, unit.label, warning)
-            self.log.info("%s %s: %s", self.model.full_name, unit.label, _sentence(outcome))
-            outcomes.append(outcome)
-        if last is not None and not self.wait:
-            raise last
+        failure: Exception | None = None
+        sequential = self.model.state is not None and self.model.state.sequential
+        with Worker(
+            connections, self.resolved_graph(), self.model, spec, context=context, interrupts=time_outs()
+        ) as worker:
+            for unit in todo:
+                try:
+                    outcome = worker.execute(unit)
+                except GateClosedError as exc:
+                    self.log.info("%s %s waits: %s", self.model.full_name, unit.label, exc)
+                    if not self.wait:
+                        failure = failure or exc
+                    closed.append(unit)
+                except Exception as exc:
+                    self.log.warning("%s %s: %s: %s", self.model.full_name, unit.label, type(exc).__name__, exc)
+                    failure = failure or exc
+                    if _pointless(exc):
+                        break
+                else:
+                    for warning in outcome.warnings:
+                        self.log.warning("%s %s: %s", self.model.full_name, unit.label, warning)
+                    self.log.info("%s %s: %s", self.model.full_name, unit.label, _sentence(outcome))
+                    outcomes.append(outcome)
+                if sequential and (closed or failure):
+                    break
+        if failure is not None:
+            raise failure
         return outcomes, closed
 
     def _spec(self, context: Mapping[str, Any]) -> RunSpec:
@@ -133,9 +152,7 @@ class ExecuteOperator(ModelOperator):
         settings = run_settings(context)
         return RunSpec.from_settings(settings, task_run(context), environment(settings), None)
 
-    def _redo_after_clear(
-        self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, todo: list[Unit]
-    ) -> None:
+    def _redo_after_clear(self, context: Mapping[str, Any], spec: RunSpec, todo: list[Unit]) -> None:
         """Invalidate this batch's windows when a person cleared this task and not its whole run."""
 
     def _wait_for(self, spec: RunSpec, closed: list[Unit]) -> None:
@@ -145,7 +162,7 @@ class ExecuteOperator(ModelOperator):
         from bollhav_provider.triggers.questions import Questions
         from bollhav_provider.triggers.upstream import UpstreamTrigger
 
-        bound = bound_tables(self.model, self._graph())
+        bound = bound_tables(self.model, self.resolved_graph())
         watches = tuple(GateWatch.of(self.model, spec.env, unit, bound) for unit in closed)
         self.defer(
             trigger=UpstreamTrigger(
@@ -178,6 +195,12 @@ def _is_retry(context: Mapping[str, Any]) -> bool:
     """Whether an earlier try of this task, since it was last cleared, may have committed something."""
     ti = context.get("ti")
     return ti is not None and int(ti.try_number) > first_clear(context) + 1
+
+
+def _pointless(exc: Exception) -> bool:
+    """Whether every further unit of the run would meet the same."""
+    lost = any(kind.__name__ == "OperationalError" for kind in type(exc).__mro__)  # the driver is not named here
+    return lost or isinstance(exc, HardGateError | ModelLockedError)
 
 
 def _sentence(outcome: UnitOutcome) -> str:

@@ -15,12 +15,20 @@ from bollhav_provider.operators.run_context import (
     run_window,
     task_run,
 )
+from bollhav_provider.operators.standin import stand_in_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from bollhav_provider.run import Connections
+    from bollhav_provider.intervals import Unit
+    from bollhav_provider.model import Model
+    from bollhav_provider.run import Connections, RunSpec
+    from bollhav_provider.settings import Settings
+
+
+#: XCom key of a dry run's plan.
+PLAN_KEY = "bollhav_plan"
 
 
 class PrefillOperator(ModelOperator):
@@ -43,49 +51,59 @@ class PrefillOperator(ModelOperator):
         self.units_per_task = units_per_task
 
     def execute(self, context: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-        from bollhav_provider.run import RunSpec, batches, prepare
+        from bollhav_provider.run import batches
 
         with self._working():
             settings = run_settings(context)
-            self._respect_curfew()
-            connections = self._connect(settings)
-            found = run_window(context, self.model, lambda: _database_clock(connections))
-            for warning in found.warnings:
-                self.log.warning("%s: %s", self.model.full_name, warning)
-            run = task_run(context, cleared=first_clear(context))
-            spec = RunSpec.from_settings(settings, run, environment(settings), found.window)
-            self._hand_on(context, spec.to_json())
-            if found.window is None and not self.model.is_windowless:
-                self.log.info("%s: %s", self.model.full_name, found.message)
-                return []
-            self.log.info(
-                "%s: window %s (%s), state mode %s",
-                self.model.full_name,
-                found.window or "whole",
-                found.origin,
-                spec.mode,
-            )
-            prepared = prepare(connections, self._graph(), self.model, spec)
-            for warning in prepared.warnings:
-                self.log.warning("%s: %s", self.model.full_name, warning)
-            self.log.info("%s: %s", self.model.full_name, prepared.message)
+            spec, units = prepare_run(self, context, settings)
+            ti = context.get("ti")
+            if ti is not None:
+                ti.xcom_push(key=RUN_KEY, value=spec.to_json() | {"model": stand_in_json(self.model)})
             per_task = self.units_per_task or (self.model.batching.units_per_task if self.model.batching else 1)
-            divided = batches(prepared.units, per_task, settings.max_map_length)
+            divided = batches(units, per_task, settings.max_map_length)
             return [[unit.to_json() for unit in batch] for batch in divided]
 
-    def _respect_curfew(self) -> None:
-        """Skip the run while its model has a curfew (a skip with the reason, not a failure)."""
-        from datetime import UTC, datetime
 
-        curfew = self.model.curfew
-        if curfew is not None and (reason := curfew.closed_at(datetime.now(UTC))):
-            raise AirflowSkipException(f"{self.model.full_name}: {reason}")
+def prepare_run(
+    task: ModelOperator, context: Mapping[str, Any], settings: Settings
+) -> tuple[RunSpec, tuple[Unit, ...]]:
+    """Resolve the run's window, make the state ready for it, and return the run with its outstanding units.
 
-    @staticmethod
-    def _hand_on(context: Mapping[str, Any], spec: dict[str, Any]) -> None:
-        ti = context.get("ti")
-        if ti is not None:
-            ti.xcom_push(key=RUN_KEY, value=spec)
+    Raises:
+        AirflowSkipException: the model has a curfew now.
+        AirflowFailException: the run's parameters make no sense.
+    """
+    from bollhav_provider.run import RunSpec, prepare
+
+    model, log = task.model, task.log
+    _respect_curfew(model)
+    connections = task.connect(settings)
+    found = run_window(context, model, lambda: _database_clock(connections))
+    for warning in found.warnings:
+        log.warning("%s: %s", model.full_name, warning)
+    run = task_run(context, cleared=first_clear(context))
+    spec = RunSpec.from_settings(settings, run, environment(settings), found.window)
+    if found.window is None and not model.is_windowless:
+        log.info("%s: %s", model.full_name, found.message)
+        return spec, ()
+    window = found.window or "whole"
+    log.info("%s: window %s (%s), state mode %s", model.full_name, window, found.origin, spec.mode)
+    prepared = prepare(connections, task.resolved_graph(), model, spec)
+    for warning in prepared.warnings:
+        log.warning("%s: %s", model.full_name, warning)
+    log.info("%s: %s", model.full_name, prepared.message)
+    ti = context.get("ti")
+    if prepared.plan is not None and ti is not None:
+        ti.xcom_push(key=PLAN_KEY, value=dict(prepared.plan))
+    return spec, prepared.units
+
+
+def _respect_curfew(model: Model) -> None:
+    """Skip the run while its model has a curfew (a skip with the reason, not a failure)."""
+    from datetime import UTC, datetime
+
+    if model.curfew is not None and (reason := model.curfew.closed_at(datetime.now(UTC))):
+        raise AirflowSkipException(f"{model.full_name}: {reason}")
 
 
 def _database_clock(connections: Connections) -> datetime:

@@ -91,7 +91,7 @@ class UpstreamSensor(BaseSensorOperator):
 
     def execute(self, context: Mapping[str, Any]) -> Any:
         if not self.deferrable:
-            return super().execute(context)
+            return super().execute(context)  # type: ignore[arg-type]
         with failing_for_good(self):
             asked = self._asked(context)
             if self._look(asked):

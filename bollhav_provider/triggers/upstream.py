@@ -35,7 +35,7 @@ class UpstreamTrigger(BaseTrigger):
         source: str | None = None,
         requests: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.conn_id = conn_id
         self.poll_interval = poll_interval
         self.finish = finish
@@ -60,11 +60,16 @@ class UpstreamTrigger(BaseTrigger):
             answers = await wait_for_gates(self.conn_id, questions, poll_interval=self.poll_interval)
         except Exception as exc:  # must not end the triggerer; the task says what happened
             self.log.exception("waiting failed")
-            yield TriggerEvent({"status": "error", "reason": f"{type(exc).__name__}: {exc}"})
+            yield _event("error", f"{type(exc).__name__}: {exc}")
             return
         if answers.hard:
-            yield TriggerEvent({"status": "hard", "reason": "; ".join(answers.hard)})
+            yield _event("hard", "; ".join(answers.hard))
             return
         self.log.info("open: %s", ", ".join(questions.upstreams))
         success = task_success_event() if self.finish else None
-        yield success() if success is not None else TriggerEvent({"status": "open"})
+        yield success() if success is not None else _event("open")
+
+
+def _event(status: str, reason: str = "") -> TriggerEvent:
+    """Return the event that resumes the task, with everything that its resuming needs."""
+    return TriggerEvent({"status": status, "reason": reason})  # type: ignore[no-untyped-call]

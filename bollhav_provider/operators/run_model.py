@@ -1,0 +1,70 @@
+"""One task that does a model's whole run, for DAGs of one's own that want no mapped groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import DecoratedOperator, task_decorator_factory
+
+from bollhav_provider.operators.execute import ExecuteOperator
+from bollhav_provider.operators.prefill import prepare_run
+from bollhav_provider.operators.run_context import run_settings
+
+if TYPE_CHECKING:
+    from bollhav_provider.intervals import Unit
+    from bollhav_provider.model import Model
+    from bollhav_provider.run import RunSpec
+
+
+class RunModelOperator(ExecuteOperator):
+    """Prefill and work off a run of one model in one task: every unit with its own claim, gates and commit.
+
+    Units whose gates are closed are waited for without a slot, and done when they open.
+
+    Args:
+        model: the model.
+        kwargs: as of :class:`ExecuteOperator`, without units.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("trigger_rule", "all_success")
+        super().__init__(**kwargs)
+
+    def _plan(self, context: Mapping[str, Any]) -> tuple[RunSpec, list[Unit]]:
+        spec, units = prepare_run(self, context, run_settings(context))
+        return spec, list(units)
+
+
+class _BollhavDecorated(DecoratedOperator, RunModelOperator):
+    """``@task.bollhav``: the decorated function computes the model's rows."""
+
+    custom_operator_name = "@task.bollhav"
+    template_fields: Sequence[str] = ()
+    template_fields_renderers: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, *, python_callable: Callable[..., Any], model: Model, **kwargs: Any) -> None:
+        if model.function is None and model.query is None:
+            model.execute(python_callable)
+        super().__init__(python_callable=python_callable, model=model, **kwargs)
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        return RunModelOperator.execute(self, context)
+
+
+def bollhav_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """Make a task of a function that computes a model's rows::
+
+        @task.bollhav(model=orders)
+        def load(unit: Unit, customers: Upstream) -> pl.DataFrame: ...
+
+    The function's parameters are filled as those of ``@model.execute`` are; the task's run is the run of the
+    model.
+
+    Args:
+        python_callable: the function.
+        kwargs: ``model``, and what :class:`RunModelOperator` takes.
+    """
+    return task_decorator_factory(python_callable=python_callable, decorated_operator_class=_BollhavDecorated, **kwargs)

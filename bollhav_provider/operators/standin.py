@@ -1,0 +1,86 @@
+"""A model of which only what its state needs is known: for tables that others load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bollhav_provider.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Model
+
+_WHY = "state only: the table is loaded elsewhere"
+
+
+def stand_in(
+    full_name: str,
+    *,
+    chunk: str | None = None,
+    tz: str = "UTC",
+    flexible: bool = False,
+    timeless: bool = False,
+    begin: str | None = None,
+    end: str | None = None,
+) -> Model:
+    """Return a model that has the state of ``full_name`` and nothing else.
+
+    Args:
+        full_name: ``[catalog.]schema.name``.
+        chunk: cron of its windows; None with ``timeless`` or for one growing range.
+        tz: zone of the cron.
+        flexible: whether any window will do, not only those of the grid.
+        timeless: whether it has no windows.
+        begin: of what it promises to hold, ISO 8601 with an offset.
+        end: likewise; None for open.
+
+    Raises:
+        ConfigurationError: the name is none.
+        DefinitionError: the cron, zone or range has no meaning.
+    """
+    from bollhav_provider.model import (
+        Batch,
+        ChunkFix,
+        ChunkFlex,
+        Contract,
+        Model,
+        State,
+        TableId,
+        Target,
+        Temporality,
+        TimeChunking,
+    )
+
+    try:
+        table = TableId.parse(full_name)
+    except ValueError as exc:
+        raise ConfigurationError(f"model is {full_name!r}: {exc}.") from None
+    target = Target(schema=table.schema, name=table.name, catalog=table.catalog)
+    if timeless:
+        return Model(target=target, temporality=Temporality.TIMELESS, state=State())
+    batching = None
+    if chunk is not None:
+        kind = ChunkFlex(attest=_WHY) if flexible else ChunkFix()
+        batching = Batch(time=TimeChunking(chunk=chunk, tz=tz, flexibility=kind))
+    return Model(target=target, batching=batching, state=State(), contract=Contract(begin=begin, end=end))
+
+
+def stand_in_json(model: Model) -> dict[str, Any]:
+    """Return what :func:`stand_in_from_json` makes a stand-in of ``model`` from."""
+    chunking = model.batching.time if model.batching is not None and not model.is_windowless else None
+    begin, end = model.contract.begin, model.contract.end
+    return {
+        "full_name": model.full_name,
+        "chunk": chunking.chunk if chunking else None,
+        "tz": chunking.tz if chunking else "UTC",
+        "flexible": model.is_flexible,
+        "timeless": not model.is_temporal,
+        "begin": begin.isoformat() if begin else None,
+        "end": end.isoformat() if end else None,
+    }
+
+
+def stand_in_from_json(value: Mapping[str, Any]) -> Model:
+    """Return the stand-in that :func:`stand_in_json` described."""
+    known = ("chunk", "tz", "flexible", "timeless", "begin", "end")
+    return stand_in(value["full_name"], **{name: value[name] for name in known if value.get(name) is not None})

@@ -1,0 +1,61 @@
+"""What the tests of Airflow's side do with it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+
+def airflow_connection(dsn: str, **more: Any) -> dict[str, Any]:
+    """Return an Airflow connection of type ``bollhav`` for a DSN."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    parts = conninfo_to_dict(dsn)
+    return {
+        "conn_type": "bollhav",
+        "host": parts.get("host"),
+        "port": int(str(parts.get("port") or 5432)),
+        "login": parts.get("user"),
+        "password": parts.get("password"),
+        "schema": parts.get("dbname"),
+        **more,
+    }
+
+
+def forget_connections() -> None:
+    """Empty Airflow's cache of connections."""
+    with contextlib.suppress(ImportError):
+        from airflow.sdk.execution_time.cache import SecretCache
+
+        SecretCache.reset()
+
+
+def register(dag: Any) -> Any:
+    """Write a DAG that a test built to the metadata; Airflow 3 runs no other."""
+    from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
+
+    if not AIRFLOW_V_3_0_PLUS:
+        return dag
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.collection import update_dag_parsing_results_in_db
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+    from airflow.utils.session import create_session
+
+    DagBundlesManager().sync_bundles_to_db()
+    dag.relative_fileloc = dag.relative_fileloc or "test.py"
+    with create_session() as session:
+        errors: dict[Any, str] = {}
+        update_dag_parsing_results_in_db(
+            "dags-folder", None, [LazyDeserializedDAG.from_dag(dag)], errors, None, set(), session=session
+        )
+        assert not errors, errors
+    return dag
+
+
+def states(dag_run: Any) -> dict[str, str]:
+    """Return the states of a run's tasks: ``{"unit.execute[0]": "success"}``."""
+    found = {}
+    for ti in dag_run.get_task_instances():
+        name = ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]"
+        found[name] = str(getattr(ti.state, "value", ti.state))
+    return found
