@@ -42,6 +42,7 @@ def environment() -> dict[str, str]:
     """Return this process's environment as the installed programs need it: their directory first on PATH."""
     env = {k: v for k, v in os.environ.items() if k not in {"PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH"}}
     env["VIRTUAL_ENV"] = str(VENV)
+    env.setdefault("PIP_RETRIES", "2")  # an unreachable index is said in a minute, not in five
     env["PATH"] = os.pathsep.join([str(VENV / "bin"), env.get("PATH", os.defpath)])
     return env
 
@@ -137,8 +138,8 @@ def _install(uv: str | None, extras: list[str]) -> None:
     if uv:
         command = [uv, "pip", "install", "--python", python, "--compile-bytecode", "--editable", what]
     else:
-        command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off",
-                   "--retries", "2", "--editable", what]  # fmt: skip
+        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        command = [python, "-m", "pip", "install", *quiet, "--editable", what]
     _call(command, f"Installing Airflow, PostgreSQL and the project ({'uv' if uv else 'pip'})")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import LOCAL, ROOT, bootstrap
+from tools import LOCAL, ROOT, VENV, bootstrap
 from tools.console import Sentence
 from tools.processes import Guarded
 
@@ -77,7 +77,7 @@ def run_tests(parts: Sequence[str], *, keyword: str | None = None, stop_early: b
 
 def _run(part: str, keyword: str | None, stop_early: bool) -> Outcome:
     program, *arguments = PARTS[part]
-    command: list[str | Path] = [bootstrap.VENV / "bin" / program, *arguments]
+    command: list[str | Path] = [VENV / "bin" / program, *arguments]
     report = LOCAL / f"tests-{part}.xml"
     report.unlink(missing_ok=True)
     tests = program == "pytest"

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tools import ROOT, bootstrap
+from tools import ROOT, VENV, bootstrap
 from tools.console import Sentence
 from tools.demo import places
 from tools.demo.client import Airflow
@@ -101,7 +101,7 @@ def deployment(*, days: int, keep: bool = False, port: int | None = None,
         stack.callback(_stop, processes)
         for name, grace in _COMPONENTS.items():
             log = places.LOGS / f"{name}.log"
-            processes[name] = Guarded([bootstrap.VENV / "bin" / "airflow", name], environment=environment, log=log,
+            processes[name] = Guarded([VENV / "bin" / "airflow", name], environment=environment, log=log,
                                       grace=grace)  # fmt: skip
         password = places.keys()["password"]
         running = Deployment(
@@ -245,7 +245,7 @@ def _airflow_connection(dsn: str) -> dict[str, object]:
 
 def _migrate(environment: dict[str, str]) -> None:
     log = places.LOGS / "migrate.log"
-    with Guarded([bootstrap.VENV / "bin" / "airflow", "db", "migrate"], environment=environment, log=log) as process:
+    with Guarded([VENV / "bin" / "airflow", "db", "migrate"], environment=environment, log=log) as process:
         code = process.wait()
     if code:
         raise Sentence(f"airflow db migrate ended with exit code {code}: {_last(log)} (see {log.relative_to(ROOT)}).")
