@@ -32,12 +32,14 @@ from bollhav_provider.model.enums import (
     WriteMode,
 )
 from bollhav_provider.model.environment import Environment
+from bollhav_provider.model.freshness import Freshness
 from bollhav_provider.model.hardcoded import SourceHardcoded
 from bollhav_provider.model.model import Model
 from bollhav_provider.model.names import TableId
 from bollhav_provider.model.people import Curfew, People, Tags
 from bollhav_provider.model.signature import RESERVED, Parameter
-from bollhav_provider.model.source import Freshness, Source, SourceApi, SourceFile, SourceModel
+from bollhav_provider.model.source import Source
+from bollhav_provider.model.source_types import SourceApi, SourceFile, SourceModel
 from bollhav_provider.model.state import State
 from bollhav_provider.model.target import KeyConstraint, Staging, Target
 from bollhav_provider.model.timing import Batch, ChunkFix, ChunkFlex, Contract, TimeChunking

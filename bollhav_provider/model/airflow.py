@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bollhav_provider.model.base import Definition, Finding, FrozenDict
+from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict
 from bollhav_provider.model.grids import grid_problem
 from bollhav_provider.model.instants import Duration, Instant
 
@@ -66,7 +66,7 @@ class AirflowOptions(Definition):
     weight_rule: str | None = Field(default=None, description="downstream, upstream or absolute.")
     execution_timeout: Duration | None = Field(default=None, description="After which an executing task is stopped.")
     executor: str | None = Field(default=None, description="Name of the executor, where several are configured.")
-    executor_config: FrozenDict = Field(default_factory=FrozenDict, description="Passed on to the executor.")
+    executor_config: Bag = Field(default_factory=FrozenDict, description="Passed on to the executor.")
     trigger_rule: str | None = Field(default=None, description="Trigger rule of the first task.")
     sensor_mode: Literal["defer", "reschedule", "poke"] | None = Field(default=None, description="How the gates wait.")
     poke_interval: Duration | None = Field(default=None, description="Between two looks at a gate.")
@@ -78,8 +78,8 @@ class AirflowOptions(Definition):
     on_success_callback: Callbacks = Field(default=(), description="Functions, or their import paths.")
     on_retry_callback: Callbacks = Field(default=(), description="Functions, or their import paths.")
     on_skipped_callback: Callbacks = Field(default=(), description="Functions, or their import paths.")
-    dag_args: FrozenDict = Field(default_factory=FrozenDict, description="Other arguments of the DAG, as they are.")
-    task_args: FrozenDict = Field(
+    dag_args: Bag = Field(default_factory=FrozenDict, description="Other arguments of the DAG, as they are.")
+    task_args: Bag = Field(
         default_factory=FrozenDict, description="Other arguments of the executing task, as they are."
     )
 

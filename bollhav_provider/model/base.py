@@ -44,6 +44,13 @@ class FrozenDict(dict[str, Any]):
         )
 
 
+if TYPE_CHECKING:
+    #: A mapping that is frozen when the definition is made.
+    Bag = Mapping[str, Any]
+else:
+    Bag = FrozenDict
+
+
 def freeze(value: Any) -> Any:
     """Return a value in which no list or dict is left, all the way down."""
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """Inputs that are written in the code: a few rows, or an SQL literal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from bollhav_provider.model.base import Definition, Finding, FrozenDict, thaw
+from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict, thaw
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +22,18 @@ class SourceHardcoded(Definition):
         default=None, description="The rows, one mapping each; the keys are the columns."
     )
     sql: str | None = Field(default=None, description="A SELECT or VALUES that reads no table and yields the rows.")
-    extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
+    extra: Bag = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            rows: Sequence[Mapping[str, Any]] | None = None,
+            sql: str | None = None,
+            extra: Mapping[str, Any] = ...,
+            kind: Literal["hardcoded"] = "hardcoded",
+        ) -> None: ...
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.model.environment import Environment
 from bollhav_provider.model.names import TableId
-from bollhav_provider.model.source import Source, SourceApi, SourceFile
+from bollhav_provider.model.source import Source
+from bollhav_provider.model.source_types import SourceApi, SourceFile
 
 if TYPE_CHECKING:
     from bollhav_provider.model.model import Model

@@ -1,30 +1,29 @@
 """``Model``: a declared table or view."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid5
 
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from bollhav_provider.exceptions import DefinitionError, DefinitionWarning, Problem
 from bollhav_provider.model import references
 from bollhav_provider.model.airflow import AirflowOptions
-from bollhav_provider.model.base import Definition, Finding, Words
+from bollhav_provider.model.base import Finding
 from bollhav_provider.model.checks import AnyCheck
-from bollhav_provider.model.column import Column
-from bollhav_provider.model.enums import Materialization, Temporality, WriteMode
+from bollhav_provider.model.enums import Materialization, Temporality
 from bollhav_provider.model.environment import Environment
-from bollhav_provider.model.names import TableId, staging_table_name, state_table_name
-from bollhav_provider.model.people import Curfew, People, Tags
+from bollhav_provider.model.fields import ModelFields
+from bollhav_provider.model.names import TableId
+from bollhav_provider.model.people import Curfew, People
 from bollhav_provider.model.signature import Parameter, read_function
 from bollhav_provider.model.source import UNKNOWN_PREFIX, Source
 from bollhav_provider.model.state import State
-from bollhav_provider.model.target import KeyConstraint, Target
+from bollhav_provider.model.target import Target
 from bollhav_provider.model.timing import Batch, Contract
 
 if TYPE_CHECKING:
-    from bollhav_provider.intervals import Grid
     from bollhav_provider.model.lineage import Lineage
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _UNKNOWN_SPACE = UUID("6f0e2a53-9d0b-5c1e-8a41-2f6d1f0f7b8e")
 
 
-class Model(Definition):
+class Model(ModelFields):
     """A declared table or view: where it is, when its windows are, what it needs, and how it is computed.
 
     A definition is immutable data without connection, clock or I/O. Everything that is wrong with it is
@@ -42,52 +41,35 @@ class Model(Definition):
         DefinitionError: with one problem for each thing that is wrong (Semantics: definitions).
     """
 
-    target: Target = Field(description="The table or view that the model makes.")
-    temporality: Temporality = Field(
-        default=Temporality.TEMPORAL,
-        description="Whether rows belong to windows of time. Not given: `temporal`, and `timeless` for a view.",
-    )
-    materialization: Materialization = Field(default=Materialization.TABLE, description="`table` or `view`.")
-    contract: Contract = Field(default_factory=Contract, description="The range that the model promises to hold.")
-    batching: Batch | None = Field(
-        default=None, description="How the range is cut into units; not given: one unit without bounds."
-    )
-    upstream: tuple[Source, ...] = Field(default=(), description="All inputs; those with a contract gate.")
-    state: State | None = Field(default=None, description="Track progress in the library. Gates need it.")
-    query: str | None = Field(
-        default=None,
-        description=(
-            "The SELECT that computes the rows inside PostgreSQL, with inputs as `{alias}` and the "
-            "window as `%(since)s`, `%(until)s`."
-        ),
-    )
-    library: bool = Field(
-        default=False, description="Register a view, or a table without state, so that others can wait for it."
-    )
-    enabled: bool = Field(
-        default=True, description="False: stays in the graph as a node that is read and never written."
-    )
-    tags: Tags = Field(default_factory=Tags, description="Words to select models by.")
-    description: str | None = Field(
-        default=None, description="What the model is; becomes the table's comment and the DAG's text."
-    )
-    people: People = Field(default_factory=People, description="Who answers for the model.")
-    curfew: Curfew | None = Field(default=None, description="Times of day at which no unit starts.")
-    checks: tuple[AnyCheck, ...] = Field(
-        default=(), description="What must hold for new rows before they are published."
-    )
-    key: Words = Field(
-        default=(), description="The columns by which UPSERT finds a row again; not given: the primary key."
-    )
-    airflow: AirflowOptions = Field(
-        default_factory=AirflowOptions, description="Arguments of the model's DAG and tasks."
-    )
-
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
     _parameters: tuple[Parameter, ...] = PrivateAttr(default=())
     _inferred: tuple[Source, ...] = PrivateAttr(default=())
 
-    if not TYPE_CHECKING:  # type checkers see the fields as keyword arguments
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            target: Target,
+            temporality: Temporality | str = Temporality.TEMPORAL,
+            materialization: Materialization | str = Materialization.TABLE,
+            contract: Contract = ...,
+            batching: Batch | None = None,
+            upstream: Sequence[Source | str] = (),
+            state: State | None = None,
+            query: str | None = None,
+            library: bool = False,
+            enabled: bool = True,
+            tags: str | Sequence[str] = (),
+            description: str | None = None,
+            people: People = ...,
+            curfew: Curfew | None = None,
+            checks: Sequence[AnyCheck] = (),
+            key: str | Sequence[str] = (),
+            airflow: AirflowOptions = ...,
+        ) -> None: ...
+
+    else:
 
         def __init__(self, *args: Any, **data: Any) -> None:
             from bollhav_provider.model.rules import definition_problems, definition_warnings
@@ -144,28 +126,6 @@ class Model(Definition):
 
     __str__ = __repr__
 
-    # Identity
-
-    @property
-    def identity(self) -> TableId:
-        """(catalog, schema, name), without suffixes."""
-        return self.target.identity
-
-    @property
-    def full_name(self) -> str:
-        """``[catalog.]schema.name``, without suffixes."""
-        return self.target.full_name
-
-    @property
-    def state_table(self) -> str:
-        """The name of the model's state table: a pure function of its full name."""
-        return state_table_name(self.full_name)
-
-    @property
-    def staging_table(self) -> str:
-        """The name of the model's staging table, in the schema of the state table."""
-        return staging_table_name(self.full_name)
-
     @property
     def content_hash(self) -> str | None:
         """The fingerprint of all inline inputs together, or None without any."""
@@ -179,80 +139,6 @@ class Model(Definition):
         from bollhav_provider.model.fingerprint import definition_fingerprint
 
         return definition_fingerprint(self)
-
-    # Kind
-
-    @property
-    def is_view(self) -> bool:
-        """Whether it is a view."""
-        return self.materialization is Materialization.VIEW
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether its rows belong to windows of time."""
-        return self.temporality is Temporality.TEMPORAL
-
-    @property
-    def is_windowless(self) -> bool:
-        """Whether its work is one unit: a timeless model, or a temporal one without time chunks."""
-        return not self.is_temporal or self.batching is None or self.batching.time is None
-
-    @property
-    def is_flexible(self) -> bool:
-        """Whether its state is a coverage instead of a grid."""
-        return bool(self.batching and self.batching.time and self.batching.time.is_flexible)
-
-    @property
-    def is_tracked(self) -> bool:
-        """Whether it has state."""
-        return self.state is not None
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether it appears in the library."""
-        return self.is_tracked or self.library
-
-    @property
-    def grid(self) -> "Grid | None":
-        """The grid of its units, or None when it is windowless."""
-        return self.batching.time.grid if self.batching and self.batching.time and not self.is_windowless else None
-
-    @property
-    def run_grid(self) -> "Grid | None":
-        """The grid of what one scheduled run covers, or None when it is windowless."""
-        return self.batching.time.run_grid if self.batching and self.batching.time and not self.is_windowless else None
-
-    @property
-    def tz(self) -> str:
-        """The zone in which its windows are read."""
-        return self.batching.time.tz if self.batching and self.batching.time else "UTC"
-
-    # Columns
-
-    @property
-    def partition_column(self) -> Column | None:
-        """The column that says which window a row belongs to."""
-        return next(iter(self.target.partition_columns), None)
-
-    @property
-    def key_columns(self) -> tuple[Column, ...]:
-        """The columns by which UPSERT finds a row again: ``key``, the primary key, or the only unique one."""
-        if self.key:
-            return tuple(column for name in self.key if (column := self.target.column(name)))
-        if self.target.primary_key:
-            return self.target.primary_key
-        unique = tuple(column for column in self.target.columns if column.unique)
-        return unique if len(unique) == 1 else ()
-
-    @property
-    def keys(self) -> tuple[KeyConstraint, ...]:
-        """The key constraints of the target table, its names without suffix."""
-        return self.target.keys(self.key)
-
-    @property
-    def replaces_window(self) -> bool:
-        """Whether a unit deletes its window before it inserts."""
-        return self.target.write_mode is WriteMode.RECREATE_PARTITION
 
     # Inputs
 

@@ -1,7 +1,7 @@
 """Who is behind a model, how it is tagged, and when it must not run."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -67,6 +67,18 @@ class People(Definition):
     stewards: Words = Field(default=(), description="People who know what the data mean.")
     slack: str | None = Field(default=None, description="The channel in which to ask.")
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            owner: str | None = None,
+            email: str | Sequence[str] = (),
+            team: str | None = None,
+            stewards: str | Sequence[str] = (),
+            slack: str | None = None,
+        ) -> None: ...
+
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the people by themselves."""
         if self.owner is not None and not self.owner.strip():
@@ -102,6 +114,17 @@ class Curfew(Definition):
     reason: str | None = Field(default=None, description="Why; it is part of the message with which a run skips.")
 
     _positional: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            ranges: Sequence[tuple[time | str, time | str]],
+            tz: str = "UTC",
+            days: str | Sequence[str] = DAYS,
+            reason: str | None = None,
+        ) -> None: ...
 
     def closed_at(self, instant: datetime) -> str | None:
         """Return why nothing may start at an instant, or None.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.base import did_you_mean
 from bollhav_provider.model.names import TableId, quote
-from bollhav_provider.model.source import SourceModel
+from bollhav_provider.model.source_types import SourceModel
 
 if TYPE_CHECKING:
     from bollhav_provider.model.environment import Environment

@@ -1,19 +1,17 @@
 """A model's inputs: what each is, how it is found, and whether it gates."""
 
 import re
-import warnings
 from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from bollhav_provider.model.base import Definition, Finding, FrozenDict, Words
-from bollhav_provider.model.enums import FreshnessScope, UpstreamContract
+from bollhav_provider.model.base import Definition, Finding
+from bollhav_provider.model.enums import UpstreamContract
+from bollhav_provider.model.freshness import Freshness
 from bollhav_provider.model.hardcoded import SourceHardcoded
-from bollhav_provider.model.instants import Duration
 from bollhav_provider.model.names import name_problem
+from bollhav_provider.model.source_types import SourceApi, SourceFile, SourceModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,121 +21,7 @@ UNKNOWN_PREFIX = "unknown-"
 
 _ALIAS = r"[^\W\d]\w*"
 
-with warnings.catch_warnings():
-    # A field may be called "schema" although pydantic once had a method of that name.
-    warnings.filterwarnings("ignore", message='Field name "schema"')
-
-    class SourceModel(Definition):
-        """A relation: another model, or any table or view. The only kind that can gate, and that SQL can
-        name."""
-
-        kind: Literal["model"] = "model"
-        schema: str | None = Field(default=None, description="The relation's schema, where the source's name has none.")  # type: ignore[assignment]
-        catalog: str | None = Field(
-            default=None, description="The relation's database, where the source's name has none."
-        )
-        dsn_env_var: str | None = Field(default=None, description="Environment variable with the DSN to read it with.")
-        conn_id: str | None = Field(default=None, description="Airflow connection to read it with.")
-        read_query: str | None = Field(
-            default=None,
-            description=(
-                "A SELECT for your own execute function to read the relation with; it is recorded, "
-                "never executed for you."
-            ),
-        )
-        partitioned_by: str | None = Field(
-            default=None, description="The relation's partition column, for a relation that is no model."
-        )
-        infer_schema_length: int | None = Field(
-            default=None, ge=1, description="Rows that polars looks at for types; not given: all."
-        )
-        extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
-
-
-class SourceFile(Definition):
-    """A file, or several by a glob, read with polars exactly as the fields say."""
-
-    kind: Literal["file"] = "file"
-    path: Path = Field(description="The file; may be a glob.")
-    encoding: str | None = Field(default=None, description="Character encoding; not given: UTF-8.")
-    separator: str | None = Field(default=None, description="Column separator; not given: by the file's ending.")
-    infer_schema_length: int | None = Field(
-        default=None, ge=1, description="Rows that polars looks at for types; not given: all."
-    )
-    remove_top_rows: int = Field(default=0, ge=0, description="Lines above the header that are no part of the table.")
-    archive_folder: Path | None = Field(default=None, description="Where the file is moved after the unit's commit.")
-    dateformat: str | None = Field(default=None, description="strftime format of dates, for instance `%d/%m/%Y`.")
-    file_ending: str | None = Field(
-        default=None, description="csv, tsv, json, ndjson or parquet, when the path does not say."
-    )
-    null_values: Words = Field(default=(), description="Words that mean a missing value, for instance `NA`.")
-    has_header: bool = Field(default=True, description="Whether the first line names the columns.")
-    extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
-
-    def problems(self) -> Iterator[Finding]:
-        """Yield what is wrong with the file's description by itself."""
-        if not str(self.path).strip() or str(self.path) == ".":
-            yield "path", "the path is empty; write where the file is"
-        if self.separator is not None and len(self.separator.encode()) != 1:
-            yield "separator", f"{self.separator!r} is not one byte; write for instance ',' or '\\t'"
-        if self.encoding is not None:
-            import codecs
-
-            try:
-                codecs.lookup(self.encoding)
-            except LookupError:
-                yield (
-                    "encoding",
-                    f"{self.encoding!r} is no encoding that Python knows; write for instance 'utf-8' or 'cp1252'",
-                )
-
-
-class SourceApi(Definition):
-    """An API. Configuration only: your execute function does the calls."""
-
-    kind: Literal["api"] = "api"
-    base_url: str | None = Field(default=None, description="Where the API is; not given: the connection says.")
-    endpoint: str | None = Field(default=None, description="Path below the base URL.")
-    conn_id: str | None = Field(default=None, description="Airflow connection with host, login and password.")
-    method: str = Field(default="GET", description="HTTP method.")
-    headers: FrozenDict = Field(
-        default_factory=FrozenDict, description="Headers without secrets; those belong to the connection."
-    )
-    params: FrozenDict = Field(default_factory=FrozenDict, description="Query parameters.")
-    timeout_seconds: float | None = Field(default=None, gt=0, description="How long to wait for an answer.")
-    extra: FrozenDict = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
-
-    def problems(self) -> Iterator[Finding]:
-        """Yield what is wrong with the API's description by itself."""
-        if self.base_url is not None and "://" not in self.base_url:
-            yield "base_url", f"{self.base_url!r} has no scheme; write 'https://{self.base_url}'"
-
-
 SourceType = SourceModel | SourceFile | SourceApi | SourceHardcoded
-
-
-class Freshness(Definition):
-    """How recently the rows that a contract selects must have been loaded, by the database's clock."""
-
-    _positional: ClassVar[tuple[str, ...]] = ("within",)
-
-    within: Duration = Field(description="The greatest age, a timedelta or `36h`, `30d`, or an ISO 8601 duration.")
-    scope: FreshnessScope = Field(
-        default=FreshnessScope.LATEST,
-        description="`latest`: the newest load counts, `all`: the oldest, `head`: that of the last window.",
-    )
-
-    if TYPE_CHECKING:
-
-        def __init__(self, within: timedelta | str, *, scope: FreshnessScope | str = FreshnessScope.LATEST) -> None: ...
-
-    def problems(self) -> Iterator[Finding]:
-        """Yield what is wrong with the limit by itself."""
-        if self.within <= timedelta(0):
-            yield (
-                "within",
-                f"{self.within} is no age that anything can have; write a positive duration such as timedelta(days=1)",
-            )
 
 
 class Source(Definition):

@@ -1,9 +1,9 @@
 """The table or view that a model makes."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -73,6 +73,25 @@ with warnings.catch_warnings():
         staging: Staging | None = Field(default=None, description="Keep the staged rows of each unit.")
         truncate_table: bool = Field(default=False, description="Another way to write `write_mode: truncate`.")
         recreate_table: bool = Field(default=False, description="Another way to write `write_mode: recreate`.")
+
+        if TYPE_CHECKING:
+
+            def __init__(
+                self,
+                *,
+                schema: str,
+                name: str,
+                catalog: str | None = None,
+                write_mode: WriteMode | str = WriteMode.APPEND,
+                columns: Sequence[Column] = (),
+                indexes: Sequence[Index] = (),
+                dsn_env_var: str | None = None,
+                conn_id: str | None = None,
+                on_schema_change: OnSchemaChange | str = OnSchemaChange.FAIL,
+                staging: Staging | None = None,
+                truncate_table: bool = False,
+                recreate_table: bool = False,
+            ) -> None: ...
 
         @classmethod
         def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
