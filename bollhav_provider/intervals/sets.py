@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from bollhav_provider.intervals.instants import as_utc
 from bollhav_provider.intervals.interval import Interval
@@ -28,7 +29,7 @@ class IntervalSet:
         joined: list[Interval] = []
         since: datetime | None = None
         until: datetime | None = None
-        for interval in sorted(intervals):
+        for interval in sorted(intervals, key=attrgetter("since")):
             if since is None or until is None:
                 since, until = interval.since, interval.until
             elif interval.since <= until:

@@ -145,7 +145,8 @@ def resolve_window(
     else:
         origin, window = "latest", grid.lookback((run_grid or grid).latest_complete(now), lookback)
     if window is None:
-        return ResolvedWindow(None, (), origin, _nothing_elapsed(grid, declared_since, now))
+        start = declared_since if since is None else as_utc(since, "since")
+        return ResolvedWindow(None, (), origin, _nothing_elapsed(grid, start, now))
     warnings: list[str] = []
     if declared_since is not None:
         warning = align_begin(grid, declared_since)[1]
@@ -175,7 +176,13 @@ def _explicit(
     begin: datetime | None,
     end: datetime | None,
     now: datetime,
-) -> Interval:
+) -> Interval | None:
+    """Complete an explicit window; None when the side that was not given leaves nothing that has elapsed."""
+    if until is None:
+        latest = grid.floor(now)
+        since = as_utc(since, "since")
+        until = latest if end is None else min(end, latest)
+        return Interval(since, until) if since < until else None
     if since is None:
         if begin is None:
             raise IntervalError(
@@ -183,10 +190,7 @@ def _explicit(
                 "give since as well"
             )
         since = begin
-    if until is None:
-        latest = grid.floor(now)
-        until = latest if end is None else min(end, latest)
-    return Interval(as_utc(since, "since"), as_utc(until, "until"))
+    return Interval(since, until)
 
 
 def _clamp(window: Interval, begin: datetime | None, end: datetime | None) -> Interval | None:
@@ -201,6 +205,6 @@ def _outside(window: Interval, begin: datetime | None, end: datetime | None) -> 
     return f"the window {window} lies outside the contract, which runs from {low} to {high}; nothing to run"
 
 
-def _nothing_elapsed(grid: Grid, begin: datetime | None, now: datetime) -> str:
-    start = "" if begin is None else f" since the contract's begin {instant_text(begin)}"
-    return f"no window of {grid} has been completed{start}; it is {instant_text(now)}; nothing to run"
+def _nothing_elapsed(grid: Grid, start: datetime | None, now: datetime) -> str:
+    after = "" if start is None else f" since {instant_text(start)}"
+    return f"no window of {grid} has been completed{after}; it is {instant_text(now)}; nothing to run"
