@@ -1,7 +1,8 @@
 """A grid's cells as something the server can unfold: runs of equal steps instead of a list of windows.
 
-A million hourly windows are one run; a zone's clock changes start new ones. The server turns runs back into rows, so
-that prefill is one set-based statement whatever the cron and the zone are (Semantics: state, prefill).
+A million hourly windows are one run; a zone's clock changes start new ones. The server turns runs back into
+rows, so that prefill is one set-based statement whatever the cron and the zone are (Semantics: state,
+prefill).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _WEEK = 7 * 86_400
 #: Zones whose clock never jumps.
-_STEADY_ZONES = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal"})
+_STEADY_ZONES = frozenset(
+    {"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal"}
+)
 
 
 @dataclass(slots=True)

@@ -1,9 +1,10 @@
 """Claims: a unit is worked on by the one holder of its lease (Semantics: claims).
 
-A lease is an attempt number and an expiry by the database's clock on the unit's row, renewed while the work goes on. Every
-later transition is conditional on that attempt. Where the connection leads straight to the server, the session advisory
-lock of the shared protocol is held as well, so that other implementations keep off; behind a transaction pooler such a
-lock would stay with a server connection that is somebody else's a moment later, so there it is only looked at.
+A lease is an attempt number and an expiry by the database's clock on the unit's row, renewed while the work
+goes on. Every later transition is conditional on that attempt. Where the connection leads straight to the
+server, the session advisory lock of the shared protocol is held as well, so that other implementations keep
+off; behind a transaction pooler such a lock would stay with a server connection that is somebody else's a
+moment later, so there it is only looked at.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: ``auto`` holds the session lock where the connection is direct, ``on`` always (a pooler in session mode), ``off`` never.
+#: ``auto`` holds the session lock where the connection is direct, ``on`` always (a pooler in session mode),
+#: ``off`` never.
 Locks = Literal["auto", "on", "off"]
 LOCKS: tuple[Locks, ...] = ("auto", "on", "off")
 
-#: Somebody who only looks at a unit holds its lock for a moment: so often we come back, and so long we wait, in seconds.
+#: Somebody who only looks at a unit holds its lock for a moment: so often we come back, and so long we wait,
+#: in seconds.
 _LOCK_TRIES = 4
 _LOCK_PAUSE = 0.02
 
@@ -92,12 +95,12 @@ def claim(
         env: names the schema.
         unit: one of :func:`units`.
         run: who works.
-        lease: how long the claim lasts without being renewed; the model's ``State(lease_seconds=)`` when not given.
+        lease: how long the claim lasts without being renewed; ``State(lease_seconds=)`` when not given.
         locks: ``auto``, ``on`` or ``off``: the session advisory lock beside the lease.
 
     Returns:
-        The claim, or None, which is logged, when there is nothing for this worker to do: the unit is applied, somebody
-        else works on it or on one that overlaps it, or its row is gone.
+        The claim, or None, which is logged, when there is nothing for this worker to do: the unit is applied,
+        somebody else works on it or on one that overlaps it, or its row is gone.
 
     Raises:
         ModelLockedError: the model allows no concurrent runs and another run is at it.
@@ -119,9 +122,8 @@ def claim(
         conn.info.backend_pid, locks,
     )  # fmt: skip
     query = sql.SQL(
-        "SELECT outcome, id, attempt, lease_until, lock_pid, detail FROM {}(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, "
-        "%s, %s, %s, %s, %s, %s, %s)"
-    ).format(function(ref.schema, "claim", FILE))
+        "SELECT outcome, id, attempt, lease_until, lock_pid, detail FROM {}({})"
+    ).format(function(ref.schema, "claim", FILE), sql.SQL(", ").join([sql.Placeholder()] * len(values)))
     for attempt in range(1, _LOCK_TRIES + 1):
         row = conn.execute(query, values).fetchone()
         assert row is not None
@@ -133,14 +135,18 @@ def claim(
         break
     if outcome == "claimed":
         return Claim(
-            ref, unit, row_id, number, owner, utc(lease_until), run, key, lock_pid, model_key, model.content_hash
+            ref, unit, row_id, number, owner, utc(lease_until), run, key, lock_pid, model_key,
+            model.content_hash
         )  # fmt: skip
     if outcome == "model_locked":
         raise ModelLockedError(
-            f"{ref.full_name}: State(allow_concurrent_runs=False) and another run is at work: {detail}. Wait for it to end; "
+            f"{ref.full_name}: State(allow_concurrent_runs=False) and another run is at work: {detail}. "
+            "Wait for it to end; "
             "the lock of a run that died ends with its lease."
         )
-    log.info("%s %s: not ours: %s", ref.full_name, unit.label, _EXPLAINED[outcome].format(detail or "unknown"))
+    log.info(
+        "%s %s: not ours: %s", ref.full_name, unit.label, _EXPLAINED[outcome].format(detail or "unknown")
+    )
     return None
 
 
@@ -154,7 +160,8 @@ _EXPLAINED = {
 
 
 def renew(conn: Conn, claim: Claim, lease: timedelta) -> datetime:
-    """Extend the lease of a claim that is still held; call it several times per lease, from a connection of its own.
+    """Extend the lease of a claim that is still held; call it several times per lease, from a connection of
+    its own.
 
     Args:
         conn: in autocommit; not the one that the unit's transaction runs on.
@@ -173,8 +180,9 @@ def renew(conn: Conn, claim: Claim, lease: timedelta) -> datetime:
     row = conn.execute(query, values).fetchone()
     if row is None or row[0] is None:
         raise LeaseLostError(
-            f"{ref.full_name} {claim.unit.label}: the lease of attempt {claim.attempt} is lost: it expired, or the unit was "
-            "reset or taken over. Nothing of this attempt is committed; make the lease longer if the worker was only slow."
+            f"{ref.full_name} {claim.unit.label}: the lease of attempt {claim.attempt} is lost: it expired, "
+            "or the unit was reset or taken over. Nothing of this attempt is committed; make the lease longer if "
+            "the worker was only slow."
         )
     return utc(cast(datetime, row[0]))
 
@@ -182,8 +190,8 @@ def renew(conn: Conn, claim: Claim, lease: timedelta) -> datetime:
 def unlock(conn: Conn, claim: Claim) -> bool:
     """Give back the session advisory lock of a claim that was ended on another connection.
 
-    Ending a claim on the connection that took it gives the lock back with the commit; this is for a unit whose rows and
-    state were committed elsewhere. Returns whether the lock was held.
+    Ending a claim on the connection that took it gives the lock back with the commit; this is for a unit
+    whose rows and state were committed elsewhere. Returns whether the lock was held.
     """
     if claim.lock_pid is None:
         return False

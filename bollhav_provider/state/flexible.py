@@ -1,7 +1,8 @@
-"""Flexible models: the state is what is covered, and the chunk only slices the work (Semantics: flexible models).
+"""Flexible models: the state is what is covered, and the chunk only slices the work.
 
-The rows stay disjoint and tile the contract's range. Invalidating a window cuts the applied rows at its edges: the
-remainders keep the ``applied_at`` of their load, the inside is sliced anew. A unit that somebody works on is never cut.
+The rows stay disjoint and tile the contract's range. Invalidating a window cuts the applied rows at its
+edges: the remainders keep the ``applied_at`` of their load, the inside is sliced anew. A unit that somebody
+works on is never cut (Semantics: flexible models).
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from bollhav_provider.state.rows import (
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
 
-#: In place of a grid in the table of what is known: any slicing of the same range is the same to a flexible model.
+#: In place of a grid in the table of what is known: to a flexible model every slicing of a range is the same.
 KEY = ("flexible", "")
 
 #: What a piece that is cut off keeps of its row; the bounds are its own.
 _KEPT = sql.SQL(
-    "model_name, run_id, status, blocked_reason, applied_at, temporality, attempt, started_at, reason, marked_by, "
-    "content_hash, who, dag_id, airflow_run_id, task_id, try_number, details"
+    "model_name, run_id, status, blocked_reason, applied_at, temporality, attempt, started_at, reason, "
+    "marked_by, content_hash, who, dag_id, airflow_run_id, task_id, try_number, details"
 )
 
 
@@ -126,7 +127,8 @@ def check_override(model: Model, chunk: Grid | None) -> None:
     finest = Grid(floor, time.tz)
     if not finest.refines(chunk):
         raise ConfigurationError(
-            f"{model.full_name}: interval_override {chunk.cron!r} cuts finer than, or across, the floor_chunk {floor!r}: "
+            f"{model.full_name}: interval_override {chunk.cron!r} cuts finer than, or across, the "
+            f"floor_chunk {floor!r}: "
             "take a chunk whose ticks are all ticks of the floor, or lower ChunkFlex(floor_chunk=...)."
         )
 
@@ -222,7 +224,8 @@ def prune(conn: Conn, model: Model, env: Environment, older_than: timedelta) -> 
             DELETE FROM {state} t USING grouped g JOIN islands i ON i.island = g.island
             WHERE t.id = g.id AND g.id <> i.keeper RETURNING t.id
         ), widened AS (
-            UPDATE {state} t SET until = i.until, applied_at = i.applied_at, rows_in = NULL, rows_written = NULL,
+            UPDATE {state} t
+               SET until = i.until, applied_at = i.applied_at, rows_in = NULL, rows_written = NULL,
                    rows_changed = NULL, duration = NULL, reason = 'folded'
             FROM islands i WHERE t.id = i.keeper
         )

@@ -1,7 +1,8 @@
 """Is somebody working on a row? The one answer that reset, retirement, listing and reconciliation share.
 
-A ``running`` row is worked on while its lease lives. Without a live lease it may still be another implementation's, which
-knows no leases: then it is, as long as that implementation's session holds the unit's advisory lock.
+A ``running`` row is worked on while its lease lives. Without a live lease it may still be another
+implementation's, which knows no leases: then it is, as long as that implementation's session holds the unit's
+advisory lock.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ def in_work(ref: StateRef, *, windowless: bool = False) -> sql.Composed:
 
     Args:
         ref: the state table.
-        windowless: whether the model has one row whose lock has the windowless key, whatever the row's window.
+        windowless: whether the model has one row whose lock has the windowless key, whatever the row's
+        window.
     """
     return sql.SQL("(s.status = 'running' AND {}(s.lease_until, {}, s.since, s.until, {}))").format(
         function(ref.schema, "in_work", "claims.sql"), sql.Literal(ref.full_name), sql.Literal(windowless)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _COLUMNS = (
-    "full_name", "upstream", "sources", "model_type", "state_schema", "state_table", "temporality", "fixed_intervals",
-    "metadata", "last_seen",
+    "full_name", "upstream", "sources", "model_type", "state_schema", "state_table", "temporality",
+    "fixed_intervals", "metadata", "last_seen",
 )  # fmt: skip
 _SELECT = sql.SQL(", ").join(map(sql.Identifier, _COLUMNS))
 
@@ -66,7 +66,7 @@ class LibraryEntry:
 
 
 def register(conn: Conn, model: Model, env: Environment) -> LibraryEntry | None:
-    """Write the model's row of the library, and make sure that its state table exists, complete and with its coverage.
+    """Write the model's row of the library, and make its state table exist, complete and with its coverage.
 
     Renames, moved state tables and changed upstreams propagate. Safe from any number of processes at once.
 
@@ -89,8 +89,8 @@ def register(conn: Conn, model: Model, env: Environment) -> LibraryEntry | None:
         coverage.install(conn, ref)
     query = sql.SQL(
         """
-        INSERT INTO {library} AS l (full_name, upstream, sources, model_type, state_schema, state_table, temporality,
-                                    fixed_intervals, metadata, last_seen)
+        INSERT INTO {library} AS l (full_name, upstream, sources, model_type, state_schema, state_table,
+                                    temporality, fixed_intervals, metadata, last_seen)
         VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp())
         ON CONFLICT (full_name) DO UPDATE SET
             upstream = excluded.upstream, sources = excluded.sources, model_type = excluded.model_type,
@@ -148,8 +148,8 @@ def require_entry(conn: Conn, env: Environment, full_name: str) -> LibraryEntry:
     entry = get_entry(conn, env, full_name)
     if entry is None:
         raise StateError(
-            f"{full_name}: not registered in {env.state_schema}.library: run it once, or correct the name; the library's "
-            "names carry the environment's suffix."
+            f"{full_name}: not registered in {env.state_schema}.library: run it once, or correct the name; "
+            "the library's names carry the environment's suffix."
         )
     return entry
 

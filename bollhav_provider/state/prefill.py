@@ -1,8 +1,9 @@
 """Prefill: the state table as a mirror of the contract (Semantics: state).
 
-Every window from the contract's begin to its end, or to the latest complete tick, has a row. A run normally adds only
-the new edge; what is known to be complete already is remembered, so that it costs the same whatever the length of the
-history is. Holes that somebody else tore are mended by reconciliation, and whenever an edge of the known range is gone.
+Every window from the contract's begin to its end, or to the latest complete tick, has a row. A run normally
+adds only the new edge; what is known to be complete already is remembered, so that it costs the same whatever
+the length of the history is. Holes that somebody else tore are mended by reconciliation, and whenever an edge
+of the known range is gone.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def prefill(
         env: names the schema.
         window: what the run covers; all that is prefilled when the contract has no begin.
         run: recorded on new rows; a run of its own when not given.
-        chunk: another grid for slicing this run's window of a flexible model; ignored on others, with a warning.
+        chunk: another grid for slicing this run's window of a flexible model; ignored on others, with a
+        warning.
 
     Returns:
         How many rows were inserted.
@@ -56,8 +58,8 @@ def prefill(
     run = run or RunKey.ad_hoc()
     if chunk is not None and not model.is_flexible:
         log.warning(
-            "%s: an interval override re-slices flexible models only; the grid %s is kept. To move the model to another "
-            "grid, change its chunk and run once with STATE_MODE=torch.",
+            "%s: an interval override re-slices flexible models only; the grid %s is kept. To move the model "
+            "to another grid, change its chunk and run once with STATE_MODE=torch.",
             model.full_name, model.grid,
         )  # fmt: skip
     if model.is_windowless:
@@ -76,13 +78,13 @@ def _prefill_grid(conn: Conn, model: Model, ref: StateRef, window: Interval | No
         retire.left_behind(conn, ref, bounds, windowless=False)
     begin = model.contract.begin
     if begin is None:
-        return _fill(conn, model, ref, window, run, grid) if window is not None else 0
+        return fill_grid(conn, model, ref, window, run, grid) if window is not None else 0
     wanted = contract_range(grid, begin, model.contract.end, known.now)
     if wanted is None:
         return 0
     edges = known.edges(wanted, grid_key(grid))
     if edges is None:
-        return _fill(conn, model, ref, wanted, run, grid, complete=True)
+        return fill_grid(conn, model, ref, wanted, run, grid, complete=True)
     if not edges:
         return 0
     with conn.transaction():
@@ -92,10 +94,30 @@ def _prefill_grid(conn: Conn, model: Model, ref: StateRef, window: Interval | No
     return count
 
 
-def _fill(
-    conn: Conn, model: Model, ref: StateRef, within: Interval, run: RunKey, grid: Grid, *, complete: bool = False
+def fill_grid(
+    conn: Conn,
+    model: Model,
+    ref: StateRef,
+    within: Interval,
+    run: RunKey,
+    grid: Grid,
+    *,
+    complete: bool = False,
 ) -> int:
-    """Insert what is missing of ``within``, after a look at what is there."""
+    """Insert the cells of ``within`` that have no row, after a look at what is there. Returns how many.
+
+    Args:
+        conn: in autocommit.
+        model: fixed.
+        ref: its state table.
+        within: what is filled.
+        run: recorded on new rows.
+        grid: the model's.
+        complete: remember that this is all of the contract.
+
+    Raises:
+        GrainChangedError: a row there is no cell of the grid.
+    """
     cells = Cells.of(grid, within)
     if not cells:
         return 0
@@ -118,7 +140,8 @@ def check_grain(conn: Conn, model: Model, ref: StateRef, within: Interval, cells
         return
     query = sql.SQL(
         "SELECT s.since, s.until FROM {} s WHERE s.since < %(within_until)s AND s.until > %(within_since)s "
-        "AND NOT EXISTS (SELECT FROM {} c WHERE c.since = s.since AND c.until = s.until) ORDER BY s.since LIMIT 1"
+        "AND NOT EXISTS (SELECT FROM {} c WHERE c.since = s.since AND c.until = s.until) ORDER BY s.since "
+        "LIMIT 1"
     ).format(ref.ident, ROWS)
     values: dict[str, Any] = {"within_since": within.since, "within_until": within.until, **cells.parameters}
     row = conn.execute(query, values).fetchone()
@@ -133,10 +156,10 @@ def check_grain(conn: Conn, model: Model, ref: StateRef, within: Interval, cells
 def grain_changed(model: Model, ref: StateRef, found: Interval) -> GrainChangedError:
     """Return the error for a row that does not lie on the model's grid."""
     return GrainChangedError(
-        f"{model.full_name}: batching.time.chunk: the state table {ref.schema}.{ref.table} has a row {found} that is no "
-        f"window of the grid {model.grid}. The chunk is the identity of a fixed model's state, so two grains cannot be "
-        "mixed: put the old chunk back, or run once with STATE_MODE=torch, which deletes every state row and refills the "
-        "contract (the whole model is then loaded again)."
+        f"{model.full_name}: batching.time.chunk: the state table {ref.schema}.{ref.table} has a row {found} "
+        f"that is no window of the grid {model.grid}. The chunk is the identity of a fixed model's state, so two "
+        "grains cannot be mixed: put the old chunk back, or run once with STATE_MODE=torch, which deletes every "
+        "state row and refills the contract (the whole model is then loaded again)."
     )
 
 

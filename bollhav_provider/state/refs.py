@@ -86,6 +86,11 @@ class RunKey:
         return cls(uuid.UUID(str(value["run_id"])), **{name: value.get(name) for name in names})
 
 
+def channel(env: Environment) -> str:
+    """Return the channel that LISTEN takes to hear of commits; a notification's payload is the state table's name."""
+    return env.state_schema
+
+
 def _account() -> str | None:
     try:
         return getpass.getuser()

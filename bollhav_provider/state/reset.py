@@ -34,6 +34,7 @@ _PENDING = sql.SQL(
     "marked_by = NULL"
 )
 
+
 def reset(
     conn: Conn,
     model: Model,
@@ -81,9 +82,9 @@ def reset(
         else:
             count = _reset_grid(conn, ref, window)
         conn.execute(
-            sql.SQL("UPDATE {} SET units = %s WHERE full_name = %s AND run_id = %s AND window_key = %s").format(
-                sql.Identifier(ref.schema, "resets")
-            ),
+            sql.SQL(
+                "UPDATE {} SET units = %s WHERE full_name = %s AND run_id = %s AND window_key = %s"
+            ).format(sql.Identifier(ref.schema, "resets")),
             (count, ref.full_name, run.run_id, _window_key(window, mode)),
         )
     log.info("%s: %s of %s reset %d unit(s)", ref.full_name, mode, window or "everything", count)
@@ -106,7 +107,9 @@ def _first_time(conn: Conn, ref: StateRef, run: RunKey, window: Interval | None,
 
 
 def _reset_grid(conn: Conn, ref: StateRef, window: Interval | None) -> int:
-    query = sql.SQL("UPDATE {} s SET {} WHERE s.status <> 'pending' AND {}").format(ref.ident, _PENDING, free(ref))
+    query = sql.SQL("UPDATE {} s SET {} WHERE s.status <> 'pending' AND {}").format(
+        ref.ident, _PENDING, free(ref)
+    )
     if window is None:
         return conn.execute(query).rowcount
     inside = sql.SQL(" AND s.since >= %s AND s.since < %s AND s.until <= %s")
@@ -122,7 +125,9 @@ def _reset_single(conn: Conn, model: Model, ref: StateRef, window: Interval | No
     if window is None:
         return conn.execute(query).rowcount
     # days that the row covers already are not loaded again, except the last of them: that is the run's own
-    return conn.execute(query + sql.SQL(" AND (s.status <> 'applied' OR s.until <= %s)"), (window.until,)).rowcount
+    return conn.execute(
+        query + sql.SQL(" AND (s.status <> 'applied' OR s.until <= %s)"), (window.until,)
+    ).rowcount
 
 
 def _reset_flexible(

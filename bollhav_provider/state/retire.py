@@ -1,8 +1,8 @@
 """Rows that a changed definition left behind: they are retired, so that they never keep a gate shut.
 
-A moved begin or end, or a changed temporality, leaves rows that nobody will ever run. Those that are still outstanding
-are deleted and noted in the history; applied ones stay, for they are true and hold nobody up. A row that is being worked
-on is left alone (Semantics: state; gates read outstanding rows).
+A moved begin or end, or a changed temporality, leaves rows that nobody will ever run. Those that are still
+outstanding are deleted and noted in the history; applied ones stay, for they are true and hold nobody up. A
+row that is being worked on is left alone (Semantics: state; gates read outstanding rows).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bollhav_provider.state.in_work import idle
 from bollhav_provider.state.refs import Conn, StateRef
 
 log = logging.getLogger(__name__)
+
 
 def _outside(*, windowless: bool) -> sql.SQL:
     if windowless:

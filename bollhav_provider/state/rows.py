@@ -73,8 +73,8 @@ def declared_edges(model: Model) -> tuple[datetime | None, datetime | None]:
 def serialise(conn: Conn, ref: StateRef) -> None:
     """One writer of a model's set of rows at a time, to the end of the transaction.
 
-    Two of them would otherwise wait for each other's keys in opposite order. Claims of models whose units may overlap
-    take the same lock.
+    Two of them would otherwise wait for each other's keys in opposite order. Claims of models whose units may
+    overlap take the same lock.
     """
     conn.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_CLASS, ref.table))
 
@@ -106,8 +106,9 @@ def remember(conn: Conn, ref: StateRef, grid: tuple[str, str], complete: Interva
     """Remember that every window of ``complete`` has its row."""
     conn.execute(
         sql.SQL(
-            "INSERT INTO {} (state_table, chunk, tz, since, until) VALUES (%s, %s, %s, %s, %s) ON CONFLICT (state_table) "
-            "DO UPDATE SET chunk = excluded.chunk, tz = excluded.tz, since = excluded.since, until = excluded.until"
+            "INSERT INTO {} (state_table, chunk, tz, since, until) VALUES (%s, %s, %s, %s, %s) "
+            "ON CONFLICT (state_table) DO UPDATE SET chunk = excluded.chunk, tz = excluded.tz, "
+            "since = excluded.since, until = excluded.until"
         ).format(sql.Identifier(ref.schema, "prefilled")),
         (ref.table, *grid, complete.since, complete.until),
     )
@@ -145,10 +146,12 @@ def insert_windows(conn: Conn, model: Model, ref: StateRef, run: RunKey, windows
         return 0
     query = sql.SQL(
         "INSERT INTO {} (model_name, run_id, since, until, status, temporality) "
-        "SELECT %s, %s, w.since, w.until, 'pending', %s FROM unnest(%s::timestamptz[], %s::timestamptz[]) AS w (since, until) "
+        "SELECT %s, %s, w.since, w.until, 'pending', %s "
+        "FROM unnest(%s::timestamptz[], %s::timestamptz[]) AS w (since, until) "
         "ON CONFLICT (since, until) DO NOTHING"
     ).format(ref.ident)
     values = (
-        ref.full_name, run.run_id, model.temporality.value, [w.since for w in windows], [w.until for w in windows],
+        ref.full_name, run.run_id, model.temporality.value, [w.since for w in windows], [w.until for w in
+        windows],
     )  # fmt: skip
     return conn.execute(query, values).rowcount

@@ -1,18 +1,18 @@
 """The library's schema: made once, completed additively, never locked against readers afterwards.
 
-``bootstrap`` and ``ensure_state_table`` first look at the catalogue and do nothing more when everything is there: an
-idle reader in a transaction then blocks nobody. What is missing is made under one transaction-level advisory lock, so
-that any number of first runs at once succeed, also behind a transaction pooler.
+``bootstrap`` and ``ensure_state_table`` first look at the catalogue and do nothing more when everything is
+there: an idle reader in a transaction then blocks nobody. What is missing is made under one transaction-level
+advisory lock, so that any number of first runs at once succeed, also behind a transaction pooler.
 
-Function files ``sql/*.sql`` are installed when the digest of their content is not a recorded one. In them stand
+Function files ``sql/*.sql`` are installed when the digest of their content is not a recorded one. They hold
 
 ``@schema@``
     the library's schema, quoted as an identifier,
 ``@schema_literal@``
     the same as a string literal,
 ``@digest@``
-    eight hex digits of the file's digest: functions named with it never replace those of another version of this
-    package, which may be running at the same time on the same library,
+    eight hex digits of the file's digest: functions named with it never replace those of another version of
+    this package, which may be running at the same time on the same library,
 ``@lock_class@``
     the first key of this project's own two-key advisory locks.
 """
@@ -108,7 +108,8 @@ def function(schema: str, name: str, file: str) -> sql.Identifier:
 def bootstrap(conn: Conn, env: Environment) -> None:
     """Make, or complete, the library's schema with its tables and functions.
 
-    Two catalogue look-ups when everything is there. Safe from any number of processes at once (Semantics: library).
+    Two catalogue look-ups when everything is there. Safe from any number of processes at once.
+    Rule: Semantics, library.
 
     Args:
         conn: in autocommit.
@@ -142,8 +143,8 @@ def ensure_state_table(conn: Conn, ref: StateRef) -> None:
 def with_ddl_lock(conn: Conn, schema: str, build: Callable[[], None], what: str) -> None:
     """Run ``build`` in one transaction under the schema's DDL lock.
 
-    A lock on an existing table that is not had within a second is given up and asked for again: waiting in the queue
-    would block every reader that comes after us.
+    A lock on an existing table that is not had within a second is given up and asked for again: waiting in
+    the queue would block every reader that comes after us.
 
     Args:
         conn: in autocommit.
@@ -165,16 +166,16 @@ def with_ddl_lock(conn: Conn, schema: str, build: Callable[[], None], what: str)
             if time.monotonic() > deadline:
                 raise StateError(
                     f"{what} needs a change that other sessions' open transactions do not let through "
-                    f"(waited {_GIVE_UP_AFTER_S:.0f} s): end the sessions that are idle in a transaction on it, then "
-                    "run again."
+                    f"(waited {_GIVE_UP_AFTER_S:.0f} s): end the sessions that are idle in a transaction on "
+                    "it, then run again."
                 ) from exc
             time.sleep(random.uniform(0.1, 0.4))
         except psycopg.errors.InsufficientPrivilege as exc:
             user = conn.info.user
             raise StateError(
-                f"{what} cannot be made by the role {user!r}: {str(exc).strip()}. Let the owner run it once, or: "
-                f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {user}; GRANT USAGE, CREATE ON SCHEMA {schema} TO "
-                f"{user}; existing tables must belong to a role that {user} is a member of."
+                f"{what} cannot be made by the role {user!r}: {str(exc).strip()}. Let the owner run it once, "
+                f"or: GRANT CREATE ON DATABASE {conn.info.dbname} TO {user}; GRANT USAGE, CREATE ON SCHEMA "
+                f"{schema} TO {user}; existing tables must belong to a role that {user} is a member of."
             ) from exc
 
 
@@ -227,7 +228,9 @@ def _build(conn: Conn, schema: str) -> None:
     for file in _missing_files(conn, schema):
         conn.execute(file.render(schema))
         conn.execute(
-            sql.SQL("INSERT INTO {} (file, digest) VALUES (%s, %s)").format(sql.Identifier(schema, "installed")),
+            sql.SQL("INSERT INTO {} (file, digest) VALUES (%s, %s)").format(
+                sql.Identifier(schema, "installed")
+            ),
             (file.name, file.digest),
         )
         log.info("installed %s (%s) in %s", file.name, file.digest, schema)
@@ -256,7 +259,9 @@ def _state_table_steps(conn: Conn, ref: StateRef) -> list[sql.Composed]:
 
 
 def _is_windowless_predicate(predicate: Any) -> bool:
-    return isinstance(predicate, str) and predicate.replace("(", "").replace(")", "").strip() == "since IS NULL"
+    return (
+        isinstance(predicate, str) and predicate.replace("(", "").replace(")", "").strip() == "since IS NULL"
+    )
 
 
 def execute(conn: Conn, query: sql.Composable, parameters: object = None) -> psycopg.Cursor[Any]:

@@ -1,8 +1,8 @@
 """The shared tables as data: one description from which a fresh table is made and an older one is completed.
 
 The order and types of the first columns of ``library``, ``errors`` and a state table are shared with another
-implementation that writes the same tables at the same time and names only those. Every column after them is ours and
-has a default (Semantics: library, "Migrations are additive").
+implementation that writes the same tables at the same time and names only those. Every column after them is
+ours and has a default (Semantics: library, "Migrations are additive").
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Col:
     Attributes:
         name: its name.
         fresh: type and clauses when the table is made.
-        added: type and clauses when it is added to a table that lacks it; never a constraint that an old row breaks.
+        added: type and clauses when it is added to a table that lacks it; never a constraint that an old row
+        breaks.
     """
 
     name: str

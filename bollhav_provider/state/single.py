@@ -1,9 +1,9 @@
 """Models with one row: timeless ones, and temporal ones without batching.
 
-A timeless model's row has no window. A temporal model without batching has one row as well; where its contract has a
-begin, that row's window is the range that is loaded and grows with it, so that others can gate on it by coverage. Its unit
-is windowless all the same: it is loaded as a whole. A run over days that the row covers already loads nothing again
-(Semantics: state).
+A timeless model's row has no window. A temporal model without batching has one row as well; where its
+contract has a begin, that row's window is the range that is loaded and grows with it, so that others can gate
+on it by coverage. Its unit is windowless all the same: it is loaded as a whole. A run over days that the row
+covers already loads nothing again (Semantics: state).
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
         row = conn.execute(
             sql.SQL(
                 "SELECT clock_timestamp(), s.id, s.since, s.until, {} "
-                "FROM (SELECT) x LEFT JOIN (SELECT * FROM {} ORDER BY since NULLS LAST LIMIT 1 FOR UPDATE) s ON true"
+                "FROM (SELECT) x LEFT JOIN "
+                "(SELECT * FROM {} ORDER BY since NULLS LAST LIMIT 1 FOR UPDATE) s ON true"
             ).format(in_work(ref, windowless=True), ref.ident)
         ).fetchone()
         assert row is not None
@@ -83,8 +84,8 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
         if (since is None or utc(since) != begin or utc(until) != wanted) and begin < wanted:
             conn.execute(
                 sql.SQL(
-                    "UPDATE {} SET since = %s, until = %s, status = 'pending', applied_at = NULL, blocked_reason = NULL, "
-                    "owner = NULL, lease_until = NULL WHERE id = %s"
+                    "UPDATE {} SET since = %s, until = %s, status = 'pending', applied_at = NULL, "
+                    "blocked_reason = NULL, owner = NULL, lease_until = NULL WHERE id = %s"
                 ).format(ref.ident),
                 (begin, wanted, row_id),
             )

@@ -32,8 +32,9 @@ class UnitRow:
         in_work: whether somebody works on it: a live lease, or another implementation's ``running``.
         owner: who, as far as known.
         covers: the range that the one row of an unbatched temporal model covers; else the unit's window.
-        row: further columns: ``started_at``, ``duration``, ``rows_in``, ``rows_written``, ``rows_changed``, ``reason``,
-            ``marked_by``, ``who``, ``dag_id``, ``airflow_run_id``, ``task_id``, ``try_number``, ``lease_until``.
+        row: further columns: ``started_at``, ``duration``, ``rows_in``, ``rows_written``, ``rows_changed``,
+            ``reason``, ``marked_by``, ``who``, ``dag_id``, ``airflow_run_id``, ``task_id``, ``try_number``,
+            ``lease_until``.
     """
 
     unit: Unit
@@ -53,12 +54,11 @@ class UnitRow:
 
 
 _EXTRA = (
-    "started_at", "duration", "rows_in", "rows_written", "rows_changed", "reason", "marked_by", "who", "dag_id",
-    "airflow_run_id", "task_id", "try_number", "lease_until",
+    "started_at", "duration", "rows_in", "rows_written", "rows_changed", "reason", "marked_by", "who",
+    "dag_id", "airflow_run_id", "task_id", "try_number", "lease_until",
 )  # fmt: skip
 _SELECT = sql.SQL(
-    "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, "
-    "{}, {} FROM {} s "
+    "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, {}, {} FROM {} s "
 )
 
 
@@ -73,14 +73,15 @@ def units(
 ) -> list[UnitRow]:
     """List a model's units in order of time.
 
-    Execution is window-scoped: a unit belongs to the window when it lies inside it as a whole (Semantics: state).
+    Execution is window-scoped: a unit belongs to the window when it lies inside it as a whole.
+    Rule: Semantics, state.
 
     Args:
         conn: in autocommit.
         model: registered and prefilled.
         env: names the schema.
         window: what the run covers; None for everything the model has.
-        outstanding: leave out what is applied and what somebody works on (their row says so until its lease expires).
+        outstanding: leave out what is applied and what somebody works on.
         limit: at most so many.
 
     Raises:
@@ -88,7 +89,7 @@ def units(
     """
     ref = StateRef.of(model, env)
     if model.is_windowless:
-        found = [row for row in _fetch(conn, ref, sql.SQL("ORDER BY s.since NULLS LAST LIMIT 1"), {}, whole=True)]
+        found = _fetch(conn, ref, sql.SQL("ORDER BY s.since NULLS LAST LIMIT 1"), {}, whole=True)
     elif window is None:
         first, last = declared_edges(model)
         condition = sql.SQL(
@@ -99,8 +100,9 @@ def units(
     else:
         # the row before the window is looked at too: one of another grain would reach into it
         condition = sql.SQL(
-            "WHERE s.since >= coalesce((SELECT p.since FROM {} p WHERE p.since <= %(since)s ORDER BY p.since DESC LIMIT 1), "
-            "%(since)s) AND s.since < %(until)s AND s.until > %(since)s ORDER BY s.since, s.until"
+            "WHERE s.since >= coalesce((SELECT p.since FROM {} p WHERE p.since <= %(since)s "
+            "ORDER BY p.since DESC LIMIT 1), %(since)s) AND s.since < %(until)s AND s.until > %(since)s "
+            "ORDER BY s.since, s.until"
         ).format(ref.ident)
         overlapping = _fetch(conn, ref, condition, {"since": window.since, "until": window.until})
         if not model.is_flexible:
@@ -130,7 +132,9 @@ def _fetch(
     columns = sql.SQL(", ").join(sql.SQL("s.") + sql.Identifier(name) for name in _EXTRA)
     query = _SELECT.format(in_work(ref, windowless=whole), columns, ref.ident) + tail
     found = []
-    for since, until, status, applied_at, attempt, blocked_reason, owner, busy, *rest in conn.execute(query, values):
+    for since, until, status, applied_at, attempt, blocked_reason, owner, busy, *rest in conn.execute(
+        query, values
+    ):
         covers = Interval(utc(since), utc(until)) if since is not None else None
         found.append(
             UnitRow(
@@ -158,6 +162,8 @@ def _check_grain(model: Model, ref: StateRef, window: Interval, found: list[Unit
     for row in found:
         if row.covers is None or row.covers in cells:
             continue
-        outside = (first is not None and row.covers.until <= first) or (last is not None and row.covers.since >= last)
+        outside = (first is not None and row.covers.until <= first) or (
+            last is not None and row.covers.since >= last
+        )
         if not outside and not grid.is_cell(row.covers):
             raise grain_changed(model, ref, row.covers)
