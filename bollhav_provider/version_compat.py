@@ -7,7 +7,7 @@ is imported there by its users; what differs beyond a name is decided here, once
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 
@@ -41,11 +41,15 @@ def any_of(assets: Sequence[Any]) -> Any:
     return AssetAny(*assets)
 
 
-def cron_intervals(cron: str, tz: str) -> Any:
-    """Return the timetable whose data intervals are the windows of ``cron`` in ``tz``.
+def cron_intervals(cron: str, tz: str, end: datetime | None = None) -> Any:
+    """Return the timetable whose data intervals are the windows of ``cron`` in ``tz`` that start before ``end``.
 
     A bare cron string would not do: Airflow 3 makes it a trigger timetable, whose intervals have no length.
     """
+    if end is not None:
+        from bollhav_provider.timetables.contract import ContractTimetable
+
+        return ContractTimetable(cron, tz, end)
     from airflow.timetables.interval import CronDataIntervalTimetable
 
     return CronDataIntervalTimetable(cron, timezone=tz)

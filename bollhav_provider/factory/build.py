@@ -15,10 +15,11 @@ from bollhav_provider.factory.docs import model_markdown
 from bollhav_provider.factory.groups import Group, grouped
 from bollhav_provider.factory.names import dag_id, group_id
 from bollhav_provider.factory.params import run_params
-from bollhav_provider.factory.schedule import Schedule, gated_models, model_schedule
+from bollhav_provider.factory.schedule import Schedule, gated_models, model_schedule, schedule_bounds
 from bollhav_provider.factory.tasks import Options, model_tasks
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
 from bollhav_provider.operators.run_context import environment
+from bollhav_provider.version_compat import any_of, cron_intervals
 
 if TYPE_CHECKING:
     from bollhav_provider.factory.load import Loaded
@@ -94,7 +95,6 @@ class Factory:
             group.dag_id,
             schedule=schedule.schedule,
             start_date=schedule.start,
-            end_date=schedule.end,
             description=_description(group),
             doc_md="\n\n".join(model_markdown(model, self.loaded.graph) for model in group.models),
             tags=tags,
@@ -117,18 +117,19 @@ class Factory:
             return schedules[0]
         if group.models[0].run_grid is None or self.schedule_by_assets:
             return self._outer_assets(group)
-        starts = [schedule.start for schedule in schedules if schedule.start is not None]
-        ends = [schedule.end for schedule in schedules]
-        return Schedule(
-            schedules[0].schedule,
-            min(starts, default=None),
-            None if None in ends else max(end for end in ends if end is not None),
-        )
+        return self._common(group)
+
+    def _common(self, group: Group) -> Schedule:
+        """Return the schedule of models of one grain: from the first begin to the last end."""
+        grid = group.models[0].run_grid
+        assert grid is not None
+        bounds = [schedule_bounds(model, grid) for model in group.models]
+        ends = [end for _, end in bounds]
+        last = None if None in ends else max(end for end in ends if end is not None)
+        return Schedule(cron_intervals(grid.cron, grid.tz, last), min(start for start, _ in bounds))
 
     def _outer_assets(self, group: Group) -> Schedule:
         """Return the assets of all upstreams that are not in the group itself."""
-        from bollhav_provider.version_compat import any_of
-
         inside = {model.full_name for model in group.models}
         outside = {
             upstream.full_name: upstream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.version_compat import any_of, cron_intervals
@@ -26,12 +26,10 @@ class Schedule:
     Attributes:
         schedule: a timetable, assets or None, as ``DAG(schedule=...)`` takes it.
         start: ``start_date``; None for a DAG without data intervals.
-        end: ``end_date``, the last instant at which a data interval may start.
     """
 
     schedule: Any
     start: datetime | None = None
-    end: datetime | None = None
 
 
 def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *, assets: bool = False) -> Schedule:
@@ -76,12 +74,16 @@ def gated_models(model: Model, graph: Graph) -> list[Model]:
 
 def grid_schedule(grid: Grid, model: Model) -> Schedule:
     """Return the timetable of a run grid, bounded by the model's contract."""
-    options, contract = model.airflow, model.contract
-    begin, end = contract.begin, contract.end
+    start, end = schedule_bounds(model, grid)
+    return Schedule(cron_intervals(grid.cron, grid.tz, end), start)
+
+
+def schedule_bounds(model: Model, grid: Grid) -> tuple[datetime, datetime | None]:
+    """Return from when on a model is scheduled, and the instant from which on no data interval starts."""
+    options, begin = model.airflow, model.contract.begin
     start = options.start_date or NO_BEGIN
     if begin is not None and options.start_date is None:
         # A run that holds the contract's first chunk must exist, also when the contract begins inside of it.
         first = model.grid.ceil(begin) if model.grid is not None else begin
         start = grid.floor(first)
-    last = options.end_date or (end - timedelta(microseconds=1) if end else None)
-    return Schedule(cron_intervals(grid.cron, grid.tz), start, last)
+    return start, options.end_date or model.contract.end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(airflow_db: None) -> Iterator[Run]:
+def run(airflow_db: None) -> Run:
     """Run a DAG once in this process: ``run(dag, "2024-01-02")`` for the data interval that *ends* there."""
 
     def run_dag(dag: Any, at: str | datetime | None = None, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
@@ -61,4 +61,4 @@ def run(airflow_db: None) -> Iterator[Run]:
         when = {"logical_date" if AIRFLOW_V_3_0_PLUS else "execution_date": instant} if instant else {}
         return register(dag).test(run_conf=conf, **when, **more)
 
-    yield run_dag
+    return run_dag
