@@ -227,9 +227,11 @@ class Expression(Check):
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the condition."""
+        from bollhav_provider.model.sqltext import pieces
+
         if not self.sql.strip():
             yield "sql", "the condition is empty; write one, for instance 'amount >= 0'"
-        elif ";" in self.sql:
+        elif any(";" in piece.text for piece in pieces(self.sql) if piece.kind == "code"):
             yield "sql", "a condition holds no ';'; write one boolean expression"
 
     @property

@@ -116,7 +116,7 @@ class Model(ModelFields):
         target = data.get("target")
         given = target if isinstance(target, Mapping) else getattr(target, "__dict__", {})
         parts = [part for name in ("catalog", "schema", "name") if isinstance(part := given.get(name), str) and part]
-        return ".".join(parts) if parts else "Model"
+        return ".".join(parts).replace("\x00", "\\x00") if parts else "Model"
 
     def __hash__(self) -> int:
         return hash((self.target.catalog, self.target.schema, self.target.name))

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.model.base import did_you_mean
 from bollhav_provider.model.enums import UpstreamContract, WriteMode
-from bollhav_provider.model.sqltext import PARAMETERS, aliases, parameters, pieces, quoted_parameters, render
+from bollhav_provider.model.sqltext import (
+    PARAMETERS,
+    aliases,
+    has_several_statements,
+    parameters,
+    pieces,
+    quoted_parameters,
+    render,
+)
 from bollhav_provider.model.timing import ChunkFlex
 
 if TYPE_CHECKING:
@@ -64,9 +72,19 @@ def query_problems(model: Model) -> Iterator[Finding]:
         if not model.query.strip():
             yield "query", "the query is empty; write a SELECT, or leave it out and use an execute function"
         else:
+            yield from _statement_problems(model.query)
             yield from _alias_problems(model, model.query)
             yield from _parameter_problems(model, model.query)
     yield from _flexible_problems(model)
+
+
+def _statement_problems(query: str) -> Iterator[Finding]:
+    code = "".join(piece.text for piece in pieces(query) if piece.kind == "code").strip()
+    word = code.split(maxsplit=1)[0].lower() if code else ""
+    if not word.startswith(("select", "with", "values", "table", "(")):
+        yield "query", f"it begins with {word or 'a comment'!r} and is no query; write SELECT, WITH, VALUES or TABLE"
+    if has_several_statements(query):
+        yield "query", "it holds several statements; write one, whose rows are the model's"
 
 
 def _alias_problems(model: Model, query: str) -> Iterator[Finding]:
@@ -143,7 +161,7 @@ def _parameter_problems(model: Model, query: str) -> Iterator[Finding]:
                 f"it{'' if model.is_view else ', or write batching=Batch(time=TimeChunking(...))'}"
             ),
         )
-    elif not window and not model.is_windowless:
+    elif not window and not model.is_windowless and not model.is_view:
         yield (
             "query",
             "neither %(since)s nor %(until)s is used, so every window would compute everything; "

@@ -147,7 +147,8 @@ class Source(Definition):
             yield "name", "the name is empty; give the source a name"
         yield from self._type_problems()
         yield from self._gate_problems()
-        if not re.fullmatch(_ALIAS, self.alias_name):
+        keys_read = not self.is_relation or not any(key_problem(key) for key in self.keys)
+        if (keys_read or self.alias is not None) and not re.fullmatch(_ALIAS, self.alias_name):
             yield (
                 "alias",
                 (

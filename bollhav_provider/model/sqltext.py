@@ -103,6 +103,22 @@ def quoted_parameters(query: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def has_several_statements(query: str) -> bool:
+    """Whether anything but comments follows a semicolon."""
+    ended = False
+    for piece in pieces(query):
+        if piece.kind == "literal" and piece.text.startswith(("--", "/*")):
+            continue
+        before, semicolon, after = piece.text.partition(";") if piece.kind == "code" else (piece.text, "", "")
+        if ended and before.strip():
+            return True
+        if semicolon:
+            ended = True
+            if after.replace(";", "").strip():
+                return True
+    return False
+
+
 def render(query: str, resolve: Callable[[str], str], *, for_parameters: bool = True) -> str:
     """Return the statement that a query becomes.
 
@@ -124,5 +140,7 @@ def render(query: str, resolve: Callable[[str], str], *, for_parameters: bool = 
         elif piece.kind == "parameter":
             done.append(f"%({piece.text})s")
         else:
-            done.append(plain(piece.text))
+            # A query becomes part of another statement, where the semicolon at its end would not be wanted.
+            text = piece.text.replace(";", "") if piece.kind == "code" else piece.text
+            done.append(plain(text))
     return "".join(done)
