@@ -20,10 +20,11 @@ def clean(*, everything: bool = False) -> int:
         0.
     """
     from bollhav_provider.exceptions import ConfigurationError
-    from tools.demo.places import demo_server
+    from tools.demo.places import DEMO, E2E
 
-    with contextlib.suppress(ConfigurationError):  # no binaries: nothing of ours can be running
-        demo_server().destroy()
+    for places in (DEMO, E2E):
+        with contextlib.suppress(ConfigurationError):  # no binaries: nothing of ours can be running
+            places.server().destroy()
     for path in (LOCAL, *(ROOT / name for name in _CACHES), *([VENV] if everything else [])):
         if path.exists():
             shutil.rmtree(path)

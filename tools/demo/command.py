@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -44,7 +45,13 @@ def run_demo(*, days: int, check: bool, keep: bool, port: int | None) -> int:
     """
     console = Console(highlight=False)
     started = time.monotonic()
-    with deployment(days=days, keep=keep, port=port, say=lambda text: console.print(f"{text} ...")) as running:
+    with deployment(
+        days=days,
+        server=os.environ.get("BOLLHAV_DSN") or None,
+        keep=keep,
+        port=port,
+        say=lambda text: console.print(f"{text} ..."),
+    ) as running:
         console.print(f"Airflow is up after {time.monotonic() - started:.0f} s: {_address(running)}")
         start_runs(running, days)
         fill(running, days, console)

@@ -1,21 +1,23 @@
-"""``python -m tools.demo.hold_postgres [--keep]``: run the demo's PostgreSQL server until told to stop.
+"""``python -m tools.demo.hold_postgres HOME [--keep]``: run a deployment's PostgreSQL server until told to stop.
 
-Under a guard this is what makes the server end, and its data go, with the demo, however the demo ends.
+Under a guard this is what makes the server end, and its data go, with the deployment, however that ends.
 """
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
+from pathlib import Path
 
-from tools.demo.places import demo_server
+from tools.demo.places import Places
 
 
-def main(keep: bool) -> int:
+def main(home: Path, keep: bool) -> int:
     """Start the server, wait for SIGTERM or SIGINT, stop it; delete its data unless they are to be kept."""
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    server = demo_server()
+    server = Places(home).server()
     try:
         server.start()
         signal.sigwait(signals)
@@ -28,4 +30,8 @@ def main(keep: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--keep" in sys.argv[1:]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home", type=Path)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    sys.exit(main(options.home, options.keep))

@@ -1,4 +1,4 @@
-"""Where the demo keeps what. Standard library only: ``./run clean`` reads it without an installation."""
+"""Where a deployment keeps what. Standard library only: ``./run clean`` reads it without an installation."""
 
 from __future__ import annotations
 
@@ -7,43 +7,74 @@ import hashlib
 import json
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 from bollhav_provider.testing.postgres import PostgresServer, everyone_may_reach
 from tools import LOCAL, ROOT
 
-#: Everything of the demo: Airflow's home, the server, the logs.
-HOME = LOCAL / "demo"
-AIRFLOW_HOME = HOME / "airflow"
-LOGS = HOME / "logs"
-#: The two databases that the demo makes, on its own server or on one that is given.
-WAREHOUSE, METADATA = "bollhav_demo", "bollhav_demo_airflow"
 
+@dataclass(frozen=True)
+class Places:
+    """The directory of one deployment and what is where in it.
 
-def demo_server() -> PostgresServer:
-    """Return the demo's own server, started or not.
-
-    It lies beside the rest, unless that is out of reach of the account that root has to run it as.
+    Args:
+        home: holds everything of it: Airflow's home, the server, the logs.
     """
-    home = HOME / "postgres"
-    if os.geteuid() == 0 and not everyone_may_reach(ROOT):
-        home = Path("/var/lib") / f"bollhav-demo-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:10]}"
-    settings = ("max_connections=200", "jit=off")
-    return PostgresServer(home, settings=settings)
+
+    home: Path
+
+    @property
+    def warehouse(self) -> str:
+        """Name of the database with the library, its state and the models' tables."""
+        return f"bollhav_{self.home.name}"
+
+    @property
+    def metadata(self) -> str:
+        """Name of the database with Airflow's metadata."""
+        return f"{self.warehouse}_airflow"
+
+    @property
+    def airflow_home(self) -> Path:
+        """AIRFLOW_HOME."""
+        return self.home / "airflow"
+
+    @property
+    def logs(self) -> Path:
+        """The components' output and the tasks' logs."""
+        return self.home / "logs"
+
+    def server(self) -> PostgresServer:
+        """Return the deployment's own server, started or not.
+
+        It lies beside the rest, unless that is out of reach of the account that root has to run it as.
+        """
+        home = self.home / "postgres"
+        if os.geteuid() == 0 and not everyone_may_reach(ROOT):
+            home = Path("/var/lib") / f"bollhav-{hashlib.sha256(str(home).encode()).hexdigest()[:10]}"
+        return PostgresServer(home, settings=("max_connections=200", "jit=off"))
+
+    def keys(self) -> dict[str, str]:
+        """Return the secrets of this deployment, made once and kept with its data; the UI's password among them."""
+        path = self.home / "keys.json"
+        if path.exists():
+            return dict(json.loads(path.read_text()))
+        made = {
+            "fernet": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "jwt": secrets.token_urlsafe(32),
+            "api": secrets.token_urlsafe(32),
+            "password": secrets.token_urlsafe(9),
+        }
+        write_secret(path, made)
+        return made
 
 
-def keys() -> dict[str, str]:
-    """Return the secrets of this deployment, made once and kept with its data: of the UI's login too."""
-    path = HOME / "keys.json"
-    if path.exists():
-        return dict(json.loads(path.read_text()))
-    made = {
-        "fernet": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "jwt": secrets.token_urlsafe(32),
-        "api": secrets.token_urlsafe(32),
-        "password": secrets.token_urlsafe(9),
-    }
+def write_secret(path: Path, content: dict[str, str]) -> None:
+    """Write JSON that only its owner may read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    path.write_text(json.dumps(made))
-    return made
+    path.write_text(json.dumps(content))
+
+
+#: Those of ``./run demo`` and of the end-to-end tests.
+DEMO, E2E = Places(LOCAL / "demo"), Places(LOCAL / "e2e")
