@@ -111,7 +111,7 @@ def deployment(
         processes: dict[str, Guarded] = {}
         stack.callback(_stop, processes)
         for name, grace in _COMPONENTS.items():
-            command = [VENV / "bin" / "airflow", name]
+            command = [str(VENV / "bin" / "airflow"), name]
             log = places.logs / f"{name}.log"
             processes[name] = Guarded(command, environment=env, log=log, grace=grace)
         password = places.keys()["password"]
