@@ -70,8 +70,8 @@ class Option:
     """One thing that can be set.
 
     Attributes:
-        name: key in the ``[bollhav]`` section, in a run's parameters, and (upper case, after ``BOLLHAV_``) in the
-            environment.
+        name: key in the ``[bollhav]`` section, in a run's parameters, and (upper case, after ``BOLLHAV_``) in
+            the environment.
         parse: text or JSON value to the option's value; raises ``ValueError`` with the remedy.
         default: value when nobody says anything.
         description: one sentence for the configuration reference.
@@ -212,8 +212,8 @@ class Settings:
     """What this run works with. Made by :meth:`resolve`; every field is an option of :data:`OPTIONS`.
 
     Attributes:
-        origins: option name to where its value came from (``run parameter``, ``configuration``, an environment
-            variable's name); options at their default are absent.
+        origins: option name to where its value came from (``run parameter``, ``configuration``, an
+            environment variable's name); options at their default are absent.
     """
 
     conn_id: str = "bollhav_default"
@@ -257,15 +257,16 @@ class Settings:
         """Settle every option.
 
         Args:
-            params: parameters of this run; ``None`` values count as not said. Names that are no option are left to
-                their owners (``since``, ``until`` and the user's own), except close misspellings of one.
-            conf: the ``[bollhav]`` section of Airflow's configuration; only what the operator of the deployment set,
-                empty text counts as not said.
+            params: parameters of this run; ``None`` values count as not said. Names that are no option are
+                left to their owners (``since``, ``until`` and the user's own), except close misspellings of
+                one.
+            conf: the ``[bollhav]`` section of Airflow's configuration; only what the operator of the
+                deployment set, empty text counts as not said.
             environ: environment variables.
 
         Raises:
-            ConfigurationError: a value has no meaning, or a parameter is a misspelt option; the text names where it
-                was set and what to write instead.
+            ConfigurationError: a value has no meaning, or a parameter is a misspelt option; the text names
+                where it was set and what to write instead.
         """
         params, conf, environ = params or {}, conf or {}, environ or {}
         for name in params:
@@ -287,8 +288,10 @@ class Settings:
             origins[option.name] = origin
         if values.get("mark_applied") and values.get("state_disabled"):
             raise ConfigurationError(
-                "mark_applied records state without data and state_disabled moves data without state: switch one off "
-                f"(mark_applied is set by {origins['mark_applied']}, state_disabled by {origins['state_disabled']})."
+                "mark_applied records state without data and state_disabled moves data without state: switch "
+                "one off "
+                f"(mark_applied is set by {origins['mark_applied']}, state_disabled by "
+                f"{origins['state_disabled']})."
             )
         return cls(**values, origins=origins)
 
@@ -300,7 +303,8 @@ def _lookup(
         if option.per_run:
             return f"run parameter {option.name}", params[option.name]
         raise ConfigurationError(
-            f"option {option.name!r} cannot be set by run parameter: set it in the [bollhav] section of Airflow's "
+            f"option {option.name!r} cannot be set by run parameter: set it in the [bollhav] section of "
+            f"Airflow's "
             f"configuration or by the environment variable {option.variables[0]}."
         )
     if conf.get(option.name) not in (None, ""):

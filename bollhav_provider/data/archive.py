@@ -17,8 +17,10 @@ logger = logging.getLogger(__name__)
 def archive_file(file: FileVersion, folder: Path, *, base: Path | None = None) -> Path | None:
     """Move one file that was read into the archive.
 
-    A file that changed since it was read stays: what is in it now was never loaded. A name that the archive holds already
-    gets a number. The move is a rename, or a copy that is renamed when complete, so that the archive never holds half a file.
+    A file that changed since it was read stays: what is in it now was never loaded. A name that the archive
+        holds already
+    gets a number. The move is a rename, or a copy that is renamed when complete, so that the archive never
+    holds half a file.
 
     Args:
         file: as it was when it was read.

@@ -1,7 +1,7 @@
 """The mark that a commit leaves in the target's database when the state lives in another one.
 
-Rows and state cannot be one transaction then. The rows' transaction also writes which attempt they belong to, so that a
-later attempt of the same unit can see that they are there already and only has to record it.
+Rows and state cannot be one transaction then. The rows' transaction also writes which attempt they belong to,
+so that a later attempt of the same unit can see that they are there already and only has to record it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ def ensure_marks(conn: psycopg.Connection[Any], target: TableId) -> None:
         conn.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"{target.schema}.{TABLE}",))
         conn.execute(
             sql.SQL(
-                "CREATE TABLE IF NOT EXISTS {} (full_name text NOT NULL, unit text NOT NULL, claim_row bigint NOT NULL, "
-                "attempt bigint NOT NULL, owner text NOT NULL, run_id uuid NOT NULL, rows_in bigint NOT NULL, rows_written bigint NOT NULL, "
+                "CREATE TABLE IF NOT EXISTS {} (full_name text NOT NULL, unit text NOT NULL, claim_row "
+                "bigint NOT NULL, "
+                "attempt bigint NOT NULL, owner text NOT NULL, run_id uuid NOT NULL, rows_in bigint NOT "
+                "NULL, rows_written bigint NOT NULL, "
                 "rows_changed bigint NOT NULL, committed_at timestamptz NOT NULL DEFAULT now(), "
                 "PRIMARY KEY (full_name, unit))"
             ).format(sql.Identifier(target.schema, TABLE))
@@ -73,7 +75,8 @@ def read_mark(conn: psycopg.Connection[Any], target: TableId, unit: Unit) -> Com
     """Return the mark of a unit; None when nothing of it was ever committed."""
     row = conn.execute(
         sql.SQL(
-            "SELECT claim_row, attempt, owner, run_id, rows_in, rows_written, rows_changed FROM {} WHERE full_name = %s AND unit = %s"
+            "SELECT claim_row, attempt, owner, run_id, rows_in, rows_written, rows_changed FROM {} WHERE "
+            "full_name = %s AND unit = %s"
         ).format(sql.Identifier(target.schema, TABLE)),
         (target.full_name, _key(unit)),
     ).fetchone()
@@ -90,9 +93,11 @@ def open_mark(conn: psycopg.Connection[Any], target: TableId, unit: Unit, mark: 
     """
     cursor = conn.execute(
         sql.SQL(
-            "INSERT INTO {} AS m (full_name, unit, claim_row, attempt, owner, run_id, rows_in, rows_written, rows_changed) "
+            "INSERT INTO {} AS m (full_name, unit, claim_row, attempt, owner, run_id, rows_in, rows_written, "
+            "rows_changed) "
             "VALUES (%s, %s, %s, %s, %s, %s, 0, 0, 0) ON CONFLICT (full_name, unit) DO UPDATE SET "
-            "claim_row = excluded.claim_row, attempt = excluded.attempt, owner = excluded.owner, run_id = excluded.run_id "
+            "claim_row = excluded.claim_row, attempt = excluded.attempt, owner = excluded.owner, run_id = "
+            "excluded.run_id "
             "WHERE (m.claim_row, m.attempt) <= (excluded.claim_row, excluded.attempt)"
         ).format(sql.Identifier(target.schema, TABLE)),
         (target.full_name, _key(unit), mark.claim_row, mark.attempt, mark.owner, mark.run_id),
@@ -104,7 +109,8 @@ def close_mark(conn: psycopg.Connection[Any], target: TableId, unit: Unit, mark:
     """Record what was written: the last statement of the rows' transaction."""
     conn.execute(
         sql.SQL(
-            "UPDATE {} SET rows_in = %s, rows_written = %s, rows_changed = %s, committed_at = clock_timestamp() "
+            "UPDATE {} SET rows_in = %s, rows_written = %s, rows_changed = %s, committed_at = "
+            "clock_timestamp() "
             "WHERE full_name = %s AND unit = %s AND owner = %s"
         ).format(sql.Identifier(target.schema, TABLE)),
         (mark.rows_in, mark.rows_written, mark.rows_changed, target.full_name, _key(unit), mark.owner),

@@ -1,8 +1,8 @@
 """Rows out of PostgreSQL into polars frames, exactly and with the types of the relation's columns.
 
-Values cross as integers, floats and text that both sides agree on to the bit: an instant as microseconds, a date as days,
-bytes as hex. What a polars type cannot hold (an infinite timestamp, a numeric NaN, ``24:00``) is an error that names the
-column, never another value.
+Values cross as integers, floats and text that both sides agree on to the bit: an instant as microseconds, a
+date as days, bytes as hex. What a polars type cannot hold (an infinite timestamp, a numeric NaN, ``24:00``)
+is an error that names the column, never another value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bollhav_provider.exceptions import DataError
 if TYPE_CHECKING:
     import polars as pl
 
-Query = sql.Composable
+Query = sql.SQL | sql.Composed
 Params = Sequence[Any] | None
 
 _BATCH_CURSOR = "bollhav_batches"
@@ -44,7 +44,7 @@ class Field:
     scale: int | None = None
     element: str | None = None
 
-    def expression(self, *, with_params: bool) -> sql.Composable:
+    def expression(self, *, with_params: bool) -> sql.Composed:
         """SQL that turns the column into what is carried; its percent signs are doubled beside parameters."""
         name = self.name.replace("%", "%%") if with_params else self.name
         column = sql.SQL("q.{}").format(sql.Identifier(name))
@@ -60,8 +60,8 @@ _EXPRESSIONS = {
     "float8": "{}",
     "bool": "{}::int",
     "text": "{}",
-    # The type's own output: a cast to text differs for inet and char(n). num_nulls, because a composite value of NULLs
-    # "IS NULL" without being NULL.
+    # The type's own output: a cast to text differs for inet and char(n). num_nulls, because a composite value
+    # of NULLs "IS NULL" without being NULL.
     "other": "CASE WHEN pg_catalog.num_nulls({0}) = 0 THEN pg_catalog.concat({0}) END",
     "numeric": "{}::text",
     "date": "({} - DATE '1970-01-01')",
@@ -69,7 +69,8 @@ _EXPRESSIONS = {
     "timestamptz": "(EXTRACT(EPOCH FROM {}) * 1000000)::bigint",
     "time": "(EXTRACT(EPOCH FROM {}) * 1000000)::bigint",
     # Months and years have no fixed length, so they must not turn into one.
-    "interval": "CASE WHEN {0} IS NULL THEN NULL WHEN EXTRACT(YEAR FROM {0}) = 0 AND EXTRACT(MONTH FROM {0}) = 0"
+    "interval": "CASE WHEN {0} IS NULL THEN NULL"
+    " WHEN EXTRACT(YEAR FROM {0}) = 0 AND EXTRACT(MONTH FROM {0}) = 0"
     " THEN (EXTRACT(EPOCH FROM {0}) * 1000000)::bigint::text ELSE 'months' END",
     "bytea": "encode({}, 'hex')",
     "array": "{}",
@@ -78,7 +79,8 @@ _EXPRESSIONS = {
 #: Type OIDs of pg_type.dat that are carried as something else than their text. They are fixed for ever.
 _KINDS = {
     16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 26: "oid", 700: "float4", 701: "float8",
-    25: "text", 1043: "text", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamptz", 1186: "interval", 1700: "numeric",
+    25: "text", 1043: "text", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamptz",
+    1186: "interval", 1700: "numeric",
 }  # fmt: skip
 
 #: Array OID to its elements' kind; other arrays are carried as their text.
@@ -158,8 +160,9 @@ def fetch_batches(
 ) -> Iterator[pl.DataFrame]:
     """Read a query's result in frames of at most ``size`` rows; memory is bounded by one of them.
 
-    The rows are held by a server-side cursor that outlives its statement (``WITH HOLD``), so that the connection is free
-    for other short statements between two batches. At least one frame is given, with its columns and types.
+    The rows are held by a server-side cursor that outlives its statement (``WITH HOLD``), so that the
+    connection is free for other short statements between two batches. At least one frame is given, with its
+    columns and types.
 
     Raises:
         DataError: a value that polars cannot hold, or ``size`` under 1.
@@ -194,8 +197,8 @@ _numbers = _count()
 
 def _carried(
     fields: Sequence[Field], query: Query, params: Params, *, sentinel: bool = False
-) -> sql.Composable:
-    columns = [field.expression(with_params=params is not None) for field in fields]
+) -> sql.Composed:
+    columns: list[sql.Composable] = [field.expression(with_params=params is not None) for field in fields]
     if sentinel:
         # A line is never empty, so that a single NULL is not taken for a blank line.
         columns.append(sql.SQL("0"))
@@ -272,14 +275,16 @@ def _restore(series: pl.Series, field: Field, what: str) -> pl.Series:
         case "time":
             if series.len() and (series.max() or 0) >= _TIME_END:  # type: ignore[operator]
                 raise DataError(
-                    f"{what}: column {field.name!r} holds 24:00:00, which a polars Time cannot: read it as text with "
+                    f"{what}: column {field.name!r} holds 24:00:00, which a polars Time cannot: read it as "
+                    f"text with "
                     f'"{field.name}"::text.'
                 )
             return (series * 1000).cast(pl.Time)
         case "interval":
             if (series == "months").any():
                 raise DataError(
-                    f"{what}: column {field.name!r} holds an interval with months, which have no fixed length: read it as "
+                    f"{what}: column {field.name!r} holds an interval with months, which have no fixed "
+                    f"length: read it as "
                     f'text with "{field.name}"::text.'
                 )
             return series.cast(pl.Int64).cast(pl.Duration("us"))
@@ -296,22 +301,27 @@ def _decimal(series: pl.Series, field: Field, what: str) -> pl.Series:
     odd = series.filter(series.str.contains("[A-Za-z]"))
     if odd.len():
         raise DataError(
-            f"{what}: column {field.name!r} holds {odd[0]}, which a polars Decimal cannot: read it as double precision with "
+            f"{what}: column {field.name!r} holds {odd[0]}, which a polars Decimal cannot: read it as double "
+            f"precision with "
             f'"{field.name}"::float8, or as text.'
         )
     scale = field.scale
     if scale is None or scale < 0:
-        fraction = series.str.split(".").list.get(1, null_on_oob=True).str.len_bytes()
-        scale = int(fraction.max() or 0)  # type: ignore[call-overload]
-    digits = series.str.replace_all(r"^-?0*|\.", "").str.len_bytes().max() or 0
-    whole = series.str.extract(r"^-?0*(\d*)").str.len_bytes().max() or 0
-    if int(whole) + scale > _DECIMAL_DIGITS or int(digits) > _DECIMAL_DIGITS:  # type: ignore[call-overload]
+        scale = _longest(series.str.split(".").list.get(1, null_on_oob=True))
+    digits = _longest(series.str.replace_all(r"^-?0*|\.", ""))
+    whole = _longest(series.str.extract(r"^-?0*(\d*)")) + scale
+    if max(whole, digits) > _DECIMAL_DIGITS:
         raise DataError(
-            f"{what}: column {field.name!r} needs {int(whole) + scale} digits and a polars Decimal holds "  # type: ignore[call-overload]
+            f"{what}: column {field.name!r} needs {max(whole, digits)} digits and a polars Decimal holds "
             f'{_DECIMAL_DIGITS}: read it as text with "{field.name}"::text.'
         )
     precision = field.precision if field.precision and field.precision <= _DECIMAL_DIGITS else _DECIMAL_DIGITS
     return series.str.to_decimal(scale=scale).cast(pl.Decimal(max(precision, scale), scale))
+
+
+def _longest(series: pl.Series) -> int:
+    lengths = series.str.len_bytes().drop_nulls()
+    return int(lengths.max()) if lengths.len() else 0  # type: ignore[arg-type]
 
 
 def _array(field: Field, values: Sequence[Any], what: str) -> pl.Series:
@@ -360,6 +370,7 @@ class _errors_named:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: object) -> None:
         if isinstance(exc, _INFINITE) and any(sign in str(exc) for sign in ("infin", "out of range")):
             raise DataError(
-                f"{self.what}: a date or timestamp is infinite, which polars cannot hold: filter such rows out or read the "
+                f"{self.what}: a date or timestamp is infinite, which polars cannot hold: filter such rows "
+                f"out or read the "
                 f"column as text. The server says: {exc.diag.message_primary}."
             ) from exc

@@ -46,7 +46,8 @@ def restore_dates(
         elif name in known:
             row = int(wrong.arg_true()[0])
             raise DataError(
-                f"{what}: column {name!r}, row {row + 1}: {column[row]!r} has not the dateformat {dateformat!r}: correct the "
+                f"{what}: column {name!r}, row {row + 1}: {column[row]!r} has not the dateformat "
+                f"{dateformat!r}: correct the "
                 "file, or the dateformat."
             )
     return frame.with_columns(changed) if changed else frame

@@ -104,14 +104,14 @@ def read_file(
     Args:
         source: what to read and how.
         base: directory that a relative path starts at.
-        dates: columns that are known to be dates or timestamps; ``dateformat`` is applied to them whatever they look
-            like. Other columns of text are taken for dates when every value has that format.
+        dates: columns that are known to be dates or timestamps; ``dateformat`` is applied to them whatever
+            they look like. Other columns of text are taken for dates when every value has that format.
         files: what :func:`find_files` found, when it was asked before.
         what: model and source, named by errors.
 
     Raises:
-        DataError: a file is missing, has no known format, cannot be decoded or parsed, or its columns are not those of
-            the first one.
+        DataError: a file is missing, has no known format, cannot be decoded or parsed, or its columns are not
+            those of the first one.
     """
     files = files if files is not None else find_files(source, base=base, what=what)
     frames = []
@@ -130,10 +130,11 @@ def scan_file(
     files: tuple[FileVersion, ...] | None = None,
     what: str = "file",
 ) -> pl.LazyFrame:
-    """Return a source's rows lazily; plain CSV, NDJSON and Parquet files are then never held in memory as a whole.
+    """Return a source's rows lazily; plain CSV, NDJSON and Parquet files are then never held in memory as a
+    whole.
 
-    Other files (compressed, other encodings, ``json``, with a ``dateformat``) are read first. Arguments and errors are
-    those of :func:`read_file`.
+    Other files (compressed, other encodings, ``json``, with a ``dateformat``) are read first. Arguments and
+    errors are those of :func:`read_file`.
     """
     import polars as pl
 
@@ -170,7 +171,8 @@ def _format(source: SourceFile, name: str, what: str) -> tuple[str, str | None]:
         return "", packing  # the members' own endings say
     raise DataError(
         f"{what}: file_ending: {name!r} ends in {ending or 'nothing'!r}, which is none of "
-        f"{', '.join(sorted(_FORMATS))} (perhaps packed with {', '.join((*_PACKED, 'zst', *_ARCHIVES))}): set file_ending."
+        f"{', '.join(sorted(_FORMATS))} (perhaps packed with {', '.join((*_PACKED, 'zst', *_ARCHIVES))}): "
+        f"set file_ending."
     )
 
 
@@ -268,7 +270,7 @@ def _csv_options(source: SourceFile, form: str, head: bytes) -> dict[str, Any]:
 
 
 def _sniff(head: bytes, top_rows: int) -> str:
-    """Return the separator that the first line holds most often outside quotes; a comma when it holds none."""
+    """Return the separator that the first line holds most often outside quotes; else a comma."""
     line = b""
     for candidate in _without_top_rows(head, top_rows).splitlines():
         if candidate.strip():
@@ -300,7 +302,8 @@ def _as_utf8(source: SourceFile, content: bytes, what: str) -> bytes:
     except UnicodeDecodeError as exc:
         line = content.count(b"\n", 0, exc.start) + 1
         raise DataError(
-            f"{what}: encoding: byte {exc.start} (line {line}) is {content[exc.start : exc.start + 1]!r}, which is not "
+            f"{what}: encoding: byte {exc.start} (line {line}) is {content[exc.start : exc.start + 1]!r}, "
+            f"which is not "
             f"{encoding}: set the encoding the file was written in, for instance encoding='cp1252'."
         ) from None
     return content if encoding == "utf-8" else text.encode()
@@ -328,7 +331,8 @@ def _joined(frames: list[tuple[str, pl.DataFrame]], what: str) -> pl.DataFrame:
             more = sorted(set(frame.columns) - set(first.columns))
             less = sorted(set(first.columns) - set(frame.columns))
             raise DataError(
-                f"{what}: {name} has not the columns of {first_name}: {_difference(more, less)}: the files of one source "
+                f"{what}: {name} has not the columns of {first_name}: {_difference(more, less)}: the files "
+                f"of one source "
                 "have the same columns."
             )
         # A column without any value has no type of its own yet.

@@ -35,8 +35,8 @@ class Scope:
 def scope_of(contract: UpstreamContract | None, unit: Unit, *, upstream_temporal: bool) -> Scope:
     """Return what a unit reads of one upstream.
 
-    EXACT and ENCAPSULATE read the unit's window, THROUGH everything before its end, WHOLE everything; without a gate, or
-    with EXISTS, the window when both sides are temporal (Semantics: dependencies between models).
+    EXACT and ENCAPSULATE read the unit's window, THROUGH everything before its end, WHOLE everything; without
+    a gate, or with EXISTS, the window when both sides are temporal (Semantics: dependencies between models).
     """
     if unit.window is None or not upstream_temporal or contract is UpstreamContract.WHOLE:
         return Scope()
@@ -45,13 +45,11 @@ def scope_of(contract: UpstreamContract | None, unit: Unit, *, upstream_temporal
     return Scope(unit.window.since, unit.window.until)
 
 
-def condition(
-    scope: Scope, column: str, kind: str, tz: str, naive_tz: str, what: str
-) -> sql.Composable | None:
+def condition(scope: Scope, column: str, kind: str, tz: str, naive_tz: str, what: str) -> sql.Composed | None:
     """Return the WHERE condition of a scope; None when everything is read.
 
-    An instant is compared as it is. A date stands for the whole local day, so the days that the scope touches are read;
-    a timestamp without a zone is the wall clock of the column's zone.
+    An instant is compared as it is. A date stands for the whole local day, so the days that the scope touches
+    are read; a timestamp without a zone is the wall clock of the column's zone.
 
     Args:
         scope: what to read.
@@ -80,7 +78,8 @@ def condition(
             high_day = last.astimezone(zone).date() + timedelta(days=1)
         return _between(column, low_day, high_day, "date")
     raise DataError(
-        f"{what}: the partition column {column!r} is neither a date nor a timestamp, so no window can be read by it: gate the "
+        f"{what}: the partition column {column!r} is neither a date nor a timestamp, so no window can be "
+        f"read by it: gate the "
         "source WHOLE, or partition it by a date or timestamp."
     )
 
@@ -89,7 +88,7 @@ def _wall(at: datetime | None, zone: ZoneInfo) -> datetime | None:
     return at.astimezone(zone).replace(tzinfo=None) if at is not None else None
 
 
-def _between(column: str, low: object, high: object, kind: str) -> sql.Composable:
+def _between(column: str, low: object, high: object, kind: str) -> sql.Composed:
     parts = []
     for value, comparison in ((low, ">="), (high, "<")):
         if value is not None:

@@ -1,4 +1,4 @@
-"""``Upstream``: what an execute function receives for one of its inputs. Nothing is read before it is touched."""
+"""``Upstream``: what an execute function receives for an input. Nothing is read before it is touched."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class Upstream:
 
     Attributes:
         model: the upstream's definition; None when it is no model of this deployment.
-        name: the upstream's full name in this environment, or the source's name for files, APIs and inline data.
+        name: the upstream's full name in this environment, or the source's name for files, APIs and inline
+            data.
         ref: the quoted identifier to use in SQL; raises ``DataError`` for what is no relation.
         interval: the unit's window; None when it has none.
         source: the declaration.
@@ -117,7 +118,8 @@ class Upstream:
         if not self._is_relation:
             kind = type(self.source.type).__name__
             raise DataError(
-                f"{self._what}: a {kind} has no name that SQL could use: read it with {self._parameter}.data and return, "
+                f"{self._what}: a {kind} has no name that SQL could use: read it with {self._parameter}.data "
+                f"and return, "
                 "or join, the frame."
             )
         table = self._placed.table
@@ -182,7 +184,7 @@ class Upstream:
 
     @property
     def rows(self) -> int | None:
-        """How many rows are in scope, counted by the server when they were not read; None when there is no relation."""
+        """How many rows are in scope, counted by the server unless read; None without the relation."""
         if self._was_read or not self._is_relation:
             data = self.data
             return data.height if data is not None else None
@@ -200,12 +202,12 @@ class Upstream:
 
     @property
     def applied(self) -> tuple[tuple[Interval | None, datetime], ...]:
-        """The upstream's applied windows in scope, each with its ``applied_at``; empty for what has no state."""
+        """The upstream's applied windows in scope, each with its ``applied_at``; empty without state."""
         return self._applied_reader() if self._applied_reader is not None else ()
 
     @property
     def connection(self) -> Any:
-        """What the connection id of a ``SourceApi`` stands for (host, login, password); None where nothing resolves it."""
+        """What the ``conn_id`` of a ``SourceApi`` stands for (host, login, password), or None."""
         return self._reader.api(self.source)
 
     @property
@@ -251,7 +253,8 @@ class Upstream:
             return self._read_hardcoded(kind)
         if isinstance(kind, SourceApi):
             raise DataError(
-                f"{self._what}: a SourceApi is configuration, nothing reads it for you: call it in the execute function with "
+                f"{self._what}: a SourceApi is configuration, nothing reads it for you: call it in the "
+                f"execute function with "
                 f"{self._parameter}.source.type and {self._parameter}.connection."
             )
         query = self._query()
@@ -263,8 +266,9 @@ class Upstream:
     def _read_hardcoded(self, source: SourceHardcoded) -> pl.DataFrame:
         if source.sql is None:
             return source.to_dataframe()
+        query = sql.SQL(source.sql.strip().rstrip(";"))  # type: ignore[arg-type]
         with self._reader.relation(self.source) as conn:
-            return fetch(conn, sql.SQL(source.sql.strip().rstrip(";")), what=self._what)
+            return fetch(conn, query, what=self._what)
 
     def _batches(self, n: int) -> Iterator[pl.DataFrame]:
         query = self._query()
@@ -273,7 +277,8 @@ class Upstream:
         frames: Iterator[pl.DataFrame] | None = None
         try:
             while True:
-                # Lent anew for every batch, so that the lease can be renewed on the same connection in between.
+                # Lent anew for every batch, so that the lease can be renewed on the same connection in
+                # between.
                 with self._reader.batches(self.source) as conn:
                     if frames is None:
                         frames = fetch_batches(conn, query, size=n, fields=self._fields, what=self._what)
@@ -303,11 +308,11 @@ class Upstream:
             )
         return self._fields
 
-    def _select(self) -> sql.Composable:
+    def _select(self) -> sql.Composed:
         table = self._placed.table
         return sql.SQL("SELECT * FROM {}").format(sql.Identifier(table.schema, table.name))
 
-    def _query(self) -> sql.Composable | None:
+    def _query(self) -> sql.Composed | None:
         """Return the SELECT of the rows in scope; None when the relation does not exist."""
         fields = self._described()
         if fields is None:
@@ -318,7 +323,8 @@ class Upstream:
         column = self._placed.partition_column
         if column is None:
             raise DataError(
-                f"{self._what}: the {self.source.contract} contract reads {scope}, and {self.name} does not say which column "
+                f"{self._what}: the {self.source.contract} contract reads {scope}, and {self.name} does not "
+                f"say which column "
                 "holds the time: give one of its columns partition_on=True, or write "
                 "type=SourceModel(partitioned_by='...')."
             )

@@ -1,7 +1,7 @@
 """One run: plan a window into units, live one unit's life.
 
-The steps, in order: :func:`prepare` once a run, :func:`execute_unit` (or :func:`execute_units`) for what it lists. Where
-connections come from is the caller's: :class:`Connections`.
+The steps, in order: :func:`prepare` once a run, :func:`execute_unit` (or :func:`execute_units`) for what it
+lists. Where connections come from is the caller's: :class:`Connections`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bollhav_provider.run.execute import execute_unit, execute_units
 from bollhav_provider.run.prepare import prepare
 from bollhav_provider.run.results import Prepared, UnitOutcome, UnitStats, batches
 from bollhav_provider.run.spec import RunSpec, run_key
+from bollhav_provider.run.worker import Worker
 
 __all__ = [
     "ConnectOptions",
@@ -20,6 +21,7 @@ __all__ = [
     "RunSpec",
     "UnitOutcome",
     "UnitStats",
+    "Worker",
     "batches",
     "connect",
     "execute_unit",

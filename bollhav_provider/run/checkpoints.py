@@ -1,7 +1,7 @@
 """Named instants in a unit's life that a test can subscribe to. Nothing happens at them otherwise.
 
-The points lie where a crash would hurt: a test makes a worker process kill itself at one of them and then looks at what
-the database holds.
+The points lie where a crash would hurt: a test makes a worker process kill itself at one of them and then
+looks at what the database holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ DURING_WRITE = "during_write"
 AFTER_WRITE = "after_write"
 #: The commit is acknowledged.
 AFTER_COMMIT = "after_commit"
-#: The rows are committed in the target's database and not yet recorded in the state's; only where these are two.
+#: The rows are committed in the target's database and not yet recorded in the state's; only where these are
+#: two.
 BETWEEN_COMMITS = "between_commits"
 
 POINTS = (AFTER_CLAIM, DURING_WRITE, AFTER_WRITE, AFTER_COMMIT, BETWEEN_COMMITS)

@@ -24,12 +24,13 @@ def unit_transaction(conn: Conn, label: str, look: Callable[[], bool]) -> Iterat
     Args:
         conn: in autocommit, with no transaction open.
         label: model and unit, named by errors.
-        look: called when the connection broke during COMMIT; returns whether the transaction was committed, waits while
-            it may still be, and raises ``psycopg.Error`` when it cannot tell yet.
+        look: called when the connection broke during COMMIT; returns whether the transaction was committed,
+            waits while it may still be, and raises ``psycopg.Error`` when it cannot tell yet.
 
     Raises:
         CommitUnknownError: the connection broke during COMMIT and ``look`` never could tell.
-        DataError: the server rolled back instead of committing, because an error inside the block was swallowed.
+        DataError: the server rolled back instead of committing, because an error inside the block was
+            swallowed.
         psycopg.Error: the commit failed.
     """
     conn.execute("BEGIN")
@@ -51,7 +52,8 @@ def unit_transaction(conn: Conn, label: str, look: Callable[[], bool]) -> Iterat
         return
     if done.statusmessage != "COMMIT":
         raise DataError(
-            f"{label}: the server rolled the transaction back at COMMIT: an error inside it was caught and not raised again. "
+            f"{label}: the server rolled the transaction back at COMMIT: an error inside it was caught and "
+            f"not raised again. "
             "Let errors of statements on conn through."
         )
 
@@ -84,9 +86,15 @@ def resolve(
         except (psycopg.Error, OSError) as exc:
             if time.monotonic() + wait > deadline:
                 raise CommitUnknownError(
-                    f"{label}: the connection broke during COMMIT ({str(cause).strip()}) and the outcome could not be read back "
-                    f"for {patience:.0f} s ({str(exc).strip()}): the unit's state says it once the database answers. Run again "
+                    f"{label}: the connection broke during COMMIT ({_words(cause)}) and the outcome "
+                    f"could not be read back "
+                    f"for {patience:.0f} s ({_words(exc)}): the unit's state says it once the database "
+                    f"answers. Run again "
                     "then; what is applied is not done twice."
                 ) from cause
             pause(wait)
             wait = min(wait * 2, 5.0)
+
+
+def _words(exc: BaseException) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__

@@ -1,7 +1,7 @@
 """Where a run's database connections come from.
 
-A connection of a run is psycopg's, in autocommit, with TimeZone UTC and an application name that says who it is. The
-caller of the protocol's methods owns and closes what it gets.
+A connection of a run is psycopg's, in autocommit, with TimeZone UTC and an application name that says who it
+is. The caller of the protocol's methods owns and closes what it gets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Connections(Protocol):
         ...
 
     def same_database(self, model: Model) -> bool:
-        """Return whether the model's target and state are one database, so that one transaction holds both."""
+        """Return whether one transaction can hold the model's target and its state."""
         ...
 
     def source_in_target(self, source: Source, model: Model) -> bool:
@@ -200,7 +200,8 @@ class DsnConnections:
         if variable:
             if not self.environ.get(variable):
                 raise ConfigurationError(
-                    f"{name}: {what}: dsn_env_var is {variable!r} and the environment does not have it: set {variable} "
+                    f"{name}: {what}: dsn_env_var is {variable!r} and the environment does not have it: set "
+                    f"{variable} "
                     "to the DSN of that database."
                 )
             return self.environ[variable]
@@ -208,7 +209,8 @@ class DsnConnections:
             variable = f"BOLLHAV_CONN_{conn_id.upper()}"
             if not self.environ.get(variable):
                 raise ConfigurationError(
-                    f"{name}: {what}: conn_id {conn_id!r} is an Airflow connection, which cannot be seen from here: give "
+                    f"{name}: {what}: conn_id {conn_id!r} is an Airflow connection, which cannot be seen "
+                    f"from here: give "
                     f"its DSN in the environment variable {variable}."
                 )
             return self.environ[variable]

@@ -36,7 +36,7 @@ def execute_unit(
     on_commit: Callable[[UnitOutcome], None] | None = None,
     interrupts: tuple[type[BaseException], ...] = (),
 ) -> UnitOutcome:
-    """Do one unit on connections of its own. Parameters and errors are those of :class:`Worker` and its ``execute``."""
+    """Do one unit on connections of its own; parameters and errors are those of :class:`Worker`."""
     with Worker(
         connections, graph, model, spec, context=context, on_commit=on_commit, interrupts=interrupts
     ) as worker:
@@ -56,7 +56,8 @@ def execute_units(
 ) -> list[UnitOutcome]:
     """Do several units on the same connections, each with its own claim, gates and commit.
 
-    A unit that fails, or waits, does not keep the others from being tried, unless they would meet the same: a gate that can
+    A unit that fails, or waits, does not keep the others from being tried, unless they would meet the same: a
+        gate that can
     never open, a locked model, a lost database. A sequential model stops at the first that is not applied.
 
     Raises:
@@ -76,7 +77,7 @@ def execute_units(
                     first = exc
                 else:
                     first.add_note(f"{model.full_name} {unit.label}: {type(exc).__name__}: {exc}")
-                if sequential or isinstance(exc, _POINTLESS) or isinstance(exc, interrupts):
+                if sequential or isinstance(exc, (*_POINTLESS, *interrupts)):
                     break
                 logger.warning("%s %s: %s: %s", model.full_name, unit.label, type(exc).__name__, exc)
     if first is not None:

@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """A thread that renews a lease at every third of it; a unit that is done sooner never starts one's connection.
+    """A thread that renews a lease at every third of it; a unit that is done sooner never starts one's
+    connection.
 
     Args:
         renew: renews once, waiting at most the given seconds for its connection; raises ``LeaseLostError``.
@@ -79,7 +80,8 @@ class Heartbeat:
                 left = self._lease - (time.monotonic() - renewed)
                 if left <= 0:
                     lost = LeaseLostError(
-                        f"{self._label}: the lease could not be renewed for {self._lease:.0f} s: {exc}. Another worker may "
+                        f"{self._label}: the lease could not be renewed for {self._lease:.0f} s: {exc}. "
+                        f"Another worker may "
                         "have the unit now, so nothing of this attempt is committed."
                     )
                     self._lose(lost)

@@ -1,4 +1,4 @@
-"""Fills the parameters of an execute function: each upstream by its alias, and the reserved names by what they say."""
+"""Fills an execute function's parameters: upstreams by alias, reserved names by what they say."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ class Inputs:
                 arguments[parameter.name] = None
             else:
                 raise DataError(
-                    f"{self.model.full_name}: parameter {parameter.name!r}: no model matches it: add one, correct the source's "
+                    f"{self.model.full_name}: parameter {parameter.name!r}: no model matches it: add one, "
+                    f"correct the source's "
                     "name, or annotate the parameter as Upstream | None and set optional=True."
                 )
         return arguments, opened

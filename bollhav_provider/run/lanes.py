@@ -1,9 +1,9 @@
-"""The connections of one worker: a main lane for claim, reading and the one transaction, a side lane for everything that
-must go on beside it.
+"""The connections of one worker: a main lane for claim, reading and the one transaction, a side lane for
+everything that must go on beside it.
 
-Target and state in one database share the main lane. The side lane is opened only when something needs it: the lease's
-renewal once a unit lasts, or an upstream that is read while the target is being written. Both take turns on it, so that a
-running unit never holds more than two connections to a database.
+Target and state in one database share the main lane. The side lane is opened only when something needs it:
+the lease's renewal once a unit lasts, or an upstream that is read while the target is being written. Both
+take turns on it, so that a running unit never holds more than two connections to a database.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Lanes:
         return self._state
 
     def fresh_state(self) -> Conn:
-        """Give up the connection to the state's database and return another one, for looking at what became of a commit."""
+        """Return another connection to the state's database, for looking at what became of a commit."""
         if self.shared:
             self.drop_main()
         else:
@@ -80,8 +80,8 @@ class Lanes:
         """Lend a connection to the state's database for renewing the lease.
 
         Args:
-            patience: seconds to wait for a read that has its turn on the side lane; then a connection is opened for this
-                one statement, because losing the lease would cost the whole unit.
+            patience: seconds to wait for a read that has its turn on the side lane; then a connection is
+                opened for this one statement, because losing the lease would cost the whole unit.
         """
         if not self.shared:
             yield self.state
@@ -107,7 +107,7 @@ class Lanes:
 
     @contextlib.contextmanager
     def batches(self, source: Source) -> Iterator[Conn]:
-        """Lend a connection for one batch of ``source``; always the same, whatever the main lane does meanwhile."""
+        """Lend a connection for one batch of ``source``; always the same one."""
         if not self._connections.source_in_target(source, self._model):
             yield self._elsewhere(source)
         else:
@@ -132,7 +132,7 @@ class Lanes:
                 conn.cancel_safe(timeout=5)
 
     def recover(self) -> None:
-        """Make the main lane usable again after a failure: roll back, or give it up when that is not possible."""
+        """Make the main lane usable after a failure: roll back, or give it up where that is not possible."""
         self.writing = False
         conn = self._target
         if conn is None or conn.closed:

@@ -22,9 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec) -> Prepared:
-    """Register the model, prefill its state, invalidate once, and list what is outstanding in the run's window.
+    """Register the model, prefill its state, invalidate once, and list what is outstanding in the run's
+    window.
 
-    Safe to call again by a retry of the same run, and by several runs at once: what a run invalidated once it never
+    Safe to call again by a retry of the same run, and by several runs at once: what a run invalidated once it
+        never
     invalidates again (Semantics: execution is window-scoped).
 
     Args:
@@ -72,7 +74,8 @@ def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
         return None
     if not model.is_flexible:
         warnings.append(
-            f"interval_override {spec.interval_override!r} is ignored: the chunk is the identity of a fixed model's state. To "
+            f"interval_override {spec.interval_override!r} is ignored: the chunk is the identity of a fixed "
+            f"model's state. To "
             "move the model to another grid, change its chunk and run once with state_mode torch."
         )
         return None
@@ -80,7 +83,7 @@ def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
 
 
 def _make_target(connections: Connections, model: Model, spec: RunSpec, warnings: list[str]) -> None:
-    """Make the target, or compare it with its declaration. A view is made by its unit, once its gates are open."""
+    """Make or compare the target. A view is made by its unit, once its gates are open."""
     if model.is_view:
         return
     with closing(connections.target(model)) as conn:

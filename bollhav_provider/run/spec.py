@@ -31,7 +31,8 @@ def run_key(
 
     Args:
         dag_id: the DAG; None outside Airflow, where every call is a run of its own.
-        airflow_run_id: the DAG run. The run id follows from it and ``dag_id`` alone, so that a retry is the same run.
+        airflow_run_id: the DAG run. The run id follows from it and ``dag_id`` alone, so that a retry is the
+            same run.
         task_id: the task, for the history.
         try_number: the task's try, for the history.
         who: the person or program behind it, for the history.
@@ -51,7 +52,8 @@ class RunSpec:
         run: who works; the same for every try of the run.
         env: suffixes, fixed at the run's start.
         window: what the run covers; None for a windowless model, and for a run over the model's whole range.
-        mode: ``discover``, ``bulldozer`` or ``torch``: how much is invalidated first, once per run and window.
+        mode: ``discover``, ``bulldozer`` or ``torch``: how much is invalidated first, once per run and
+            window.
         interval_override: cron that slices a flexible model's window in this run.
         dry_state: show the plan, change nothing.
         state_disabled: move data, neither read nor write state.
@@ -84,7 +86,8 @@ class RunSpec:
             raise ConfigurationError(f"run: mode {self.mode!r} is none of {', '.join(STATE_MODES)}.")
         if self.mark_applied and self.state_disabled:
             raise ConfigurationError(
-                "run: mark_applied records state without data, state_disabled moves data without state: choose one."
+                "run: mark_applied records state without data, state_disabled moves data without state: "
+                "choose one."
             )
 
     @classmethod

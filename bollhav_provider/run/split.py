@@ -1,8 +1,9 @@
 """Target and state in two databases: what can be promised, and how.
 
-The rows' transaction carries the claim's token. When the worker dies between the two commits, the next attempt of the same
-run, or of a run that only looks for what is outstanding, finds the token, sees that the state does not know of it, and
-records what is there instead of writing it a second time. A run that invalidates its window writes again, as it was asked to.
+The rows' transaction carries the claim's token. When the worker dies between the two commits, the next
+attempt of the same run, or of a run that only looks for what is outstanding, finds the token, sees that the
+state does not know of it, and records what is there instead of writing it a second time. A run that
+invalidates its window writes again, as it was asked to.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def write(lanes: Lanes, work: Work, claim: state.Claim, spec: RunSpec, heartbeat
     left = read_mark(lanes.target, target, work.unit)
     if left is not None and _stands(lanes, left, claim, spec):
         logger.warning(
-            "%s: attempt %d committed its rows and died before it could say so: they are recorded, not written again.",
+            "%s: attempt %d committed its rows and died before it could say so: they are recorded, not "
+            "written again.",
             work.label,
             left.attempt,
         )
@@ -81,7 +83,8 @@ def write(lanes: Lanes, work: Work, claim: state.Claim, spec: RunSpec, heartbeat
 def _open(lanes: Lanes, work: Work, spec: RunSpec, mark: CommitMark) -> None:
     if not open_mark(lanes.target, spec.env.table(work.model.identity), work.unit, mark):
         raise LeaseLostError(
-            f"{work.label}: a later attempt has written the unit already; nothing of attempt {mark.attempt} is committed."
+            f"{work.label}: a later attempt has written the unit already; nothing of attempt {mark.attempt} "
+            f"is committed."
         )
 
 

@@ -118,7 +118,8 @@ class Work:
             and self._lanes.target.info.transaction_status != TransactionStatus.IDLE
         ):
             raise DataError(
-                f"{self.model.full_name}: the execute function left a transaction open on conn: end it, with conn.transaction() as "
+                f"{self.model.full_name}: the execute function left a transaction open on conn: end it, with "
+                f"conn.transaction() as "
                 "a context manager for instance. The unit's rows are written in a transaction of their own."
             )
         return payload
@@ -159,7 +160,7 @@ class Work:
         archive_files(self._inputs.files_of(self._upstreams))
 
     def _watched(self, payload: Any) -> Any:
-        """Split a frame so that somebody who listens can stop in the middle of its rows; else leave it as it is."""
+        """Split a frame, so that a listener can stop in the middle of its rows; leave it as it is for nobody."""
         import polars as pl
 
         if not checkpoints.listened() or not isinstance(payload, pl.DataFrame):

@@ -1,4 +1,4 @@
-"""One unit's life: claim, gates, work, one transaction, and what comes after the commit (Semantics: state, "Commit")."""
+"""One unit's life: claim, gates, work, one transaction, and what comes after (Semantics: state, commit)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Worker:
         spec: how.
         context: given to execute functions that ask for ``context``.
         on_commit: told of every applied unit after its commit; a failure in it is logged and changes nothing.
-        interrupts: exceptions that mean "stopped from outside" beside those that are no ``Exception`` at all: the unit is
-            left ``pending``.
+        interrupts: exceptions that mean "stopped from outside" beside those that are no ``Exception`` at all:
+            the unit is left ``pending``.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Worker:
         return None
 
     def _without_state(self, work: Work) -> Written:
-        """Move the data alone. The outcome of a broken commit cannot be looked up, since nothing records it."""
+        """Move the data alone. Nothing records them, so a broken commit cannot be looked up."""
         try:
             with self.spec.env.active():
                 payload = work.compute()
@@ -173,7 +173,8 @@ class Worker:
         requests = state.gate_requests(self.model, self.spec.env, unit, self._inputs.gated_tables())
         for name in requests.skipped:
             logger.info(
-                "%s %s: the gate on %s is not checked: deactivate_for_dev, and the run is suffixed; production is read.",
+                "%s %s: the gate on %s is not checked: deactivate_for_dev, and the run is suffixed; "
+                "production is read.",
                 self.model.full_name,
                 unit.label,
                 name,

@@ -19,6 +19,7 @@ from bollhav_provider.data.fetch import fetch, fetch_batches
 from bollhav_provider.exceptions import DataError
 
 UTC = dt.UTC
+EARLIEST, LATEST = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
 TABLE = """
 CREATE TEMP TABLE every_type (
     i2 smallint, i4 integer, i8 bigint, f4 real, f8 double precision, yes boolean, words text, code varchar(20),
@@ -44,7 +45,7 @@ ROW = st.fixed_dictionaries(
         "free": st.none() | st.decimals(-(10**9), 10**9, places=5),
         "day": st.none() | st.dates(),
         "naive": st.none() | st.datetimes(),
-        "instant": st.none() | st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)).map(lambda d: d.replace(tzinfo=UTC)),
+        "instant": st.none() | st.datetimes(EARLIEST, LATEST).map(lambda d: d.replace(tzinfo=UTC)),
         "clock": st.none() | st.times(),
         "bytes": st.none() | st.binary(max_size=12),
         "id": st.none() | st.uuids().map(str),
@@ -122,7 +123,8 @@ def test_a_single_column_of_nulls_keeps_its_rows(conn: psycopg.Connection[Any]) 
 
 def test_arrays_are_read_as_lists(conn: psycopg.Connection[Any]) -> None:
     query = sql.SQL(
-        "SELECT ARRAY[1, NULL, 3]::bigint[] AS a, ARRAY[['x', 'y']]::text[] AS b, ARRAY[]::real[] AS c, 1.5 AS d"
+        "SELECT ARRAY[1, NULL, 3]::bigint[] AS a, ARRAY[['x', 'y']]::text[] AS b, ARRAY[]::real[] AS c, 1.5 "
+        "AS d"
     )
     frame = fetch(conn, query)
     assert frame.row(0) == ([1, None, 3], [["x", "y"]], [], Decimal("1.5"))

@@ -6,10 +6,11 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
 import psycopg
 
 from bollhav_provider.graph import build_graph
-from bollhav_provider.intervals import Interval
+from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import (
     Batch,
     Column,
@@ -99,3 +100,38 @@ class House:
     def states(self, model: Model, columns: str = "status") -> list[Any]:
         rows = self.sql(f'SELECT {columns} FROM z_bollhav."{model.state_table}" ORDER BY since NULLS FIRST')  # noqa: S608
         return [row[0] if len(row) == 1 else row for row in rows]
+
+
+#: How long the claims of killed workers last.
+KILLED = dt.timedelta(seconds=2)
+ROWS = 40
+
+
+def killed_model(dsn_env_var: str | None = None, hours: int = 240) -> Model:
+    """An hourly model that appends its rows, so that every row written twice would be seen."""
+    model = Model(
+        target=Target(
+            schema="shop",
+            name="clicks",
+            write_mode=WriteMode.APPEND,
+            dsn_env_var=dsn_env_var,
+            columns=[Column("at", "timestamptz", nullable=False), Column("number", "integer")],
+        ),
+        contract=Contract(begin=BEGIN, end=BEGIN + dt.timedelta(hours=hours)),
+        batching=Batch(time=TimeChunking(chunk="@hourly")),
+        state=State(),
+    )
+
+    @model.execute
+    def clicks(unit: Unit) -> pl.DataFrame:
+        return pl.DataFrame(
+            {"at": [unit.since] * ROWS, "number": range(ROWS)}, schema_overrides={"number": pl.Int32}
+        )
+
+    return model
+
+
+def hours(first: int, count: int) -> list[Unit]:
+    """``count`` hourly units from hour ``first`` of 2024."""
+    hour = dt.timedelta(hours=1)
+    return [Unit(Interval(BEGIN + i * hour, BEGIN + (i + 1) * hour)) for i in range(first, first + count)]

@@ -78,7 +78,8 @@ def test_a_query_model_reads_its_upstream_inside_postgresql(house: Make) -> None
         "mart.totals",
         columns=[Column("at", "timestamptz", nullable=False, partition_on=True), Column("total", "bigint")],
         upstream=[Source("shop.orders", type=SourceModel(), contract=UpstreamContract.EXACT)],
-        query="SELECT %(since)s::timestamptz AS at, sum(amount)::bigint AS total FROM {orders} WHERE at >= %(since)s AND at < %(until)s",
+        query="SELECT %(since)s::timestamptz AS at, sum(amount)::bigint AS total FROM {orders} "
+        "WHERE at >= %(since)s AND at < %(until)s",
     )
     h = house(orders, totals)
     h.run(orders, day(1, 2))
@@ -154,7 +155,7 @@ def test_an_unregistered_upstream_is_a_hard_error(house: Make) -> None:
         query="SELECT at, amount FROM {orders} WHERE at >= %(since)s AND at < %(until)s",
     )
     h = house(mart)
-    with pytest.raises(HardGateError, match="STATE_001: upstream 'shop.orders' not registered"):
+    with pytest.raises(HardGateError, match=r"STATE_001: upstream 'shop\.orders' not registered"):
         h.run(mart, day(1))
     assert h.states(mart)[0] == "blocked"
 
@@ -389,7 +390,8 @@ def test_no_permission_is_a_failure_and_not_missing_data(house: Make) -> None:
 
     h = house(mart)
     h.sql(
-        "CREATE SCHEMA raw; CREATE TABLE raw.landing (at timestamptz, amount int); DROP ROLE IF EXISTS bollhav_reader"
+        "CREATE SCHEMA raw; CREATE TABLE raw.landing (at timestamptz, amount int); DROP ROLE IF EXISTS "
+        "bollhav_reader"
     )
     h.sql(
         "CREATE ROLE bollhav_reader LOGIN; GRANT ALL ON DATABASE "

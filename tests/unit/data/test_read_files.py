@@ -71,7 +71,10 @@ def test_parquet_is_read_and_scanned(tmp_path: Path) -> None:
 
 def test_zip_holds_one_or_many_members(tmp_path: Path) -> None:
     one = _zip(tmp_path / "one.csv.zip", {"flights.csv": CSV})
-    two = _zip(tmp_path / "two.zip", {"b.csv": "id,name\n3,c\n", "a.csv": CSV, "__MACOSX/a.csv": "x", ".hidden.csv": "x"})
+    two = _zip(
+        tmp_path / "two.zip",
+        {"b.csv": "id,name\n3,c\n", "a.csv": CSV, "__MACOSX/a.csv": "x", ".hidden.csv": "x"},
+    )
     assert read_file(SourceFile(path=one)).rows(named=True) == ROWS
     assert read_file(SourceFile(path=two))["id"].to_list() == [1, 2, 3]
 
@@ -87,7 +90,9 @@ def test_globs_join_files_in_order_of_their_names(tmp_path: Path) -> None:
 def test_files_of_one_source_have_the_same_columns_and_types(tmp_path: Path) -> None:
     _write(tmp_path / "1.csv", "id,name\n7,a\n")
     _write(tmp_path / "2.csv", "id,title\n8,b\n")
-    with pytest.raises(DataError, match=r"2\.csv has not the columns of 1\.csv: it also has 'title' and it lacks 'name'"):
+    with pytest.raises(
+        DataError, match=r"2\.csv has not the columns of 1\.csv: it also has 'title' and it lacks 'name'"
+    ):
         read_file(SourceFile(path=tmp_path / "*.csv"))
     _write(tmp_path / "2.csv", "id,name\nx8,b\n")
     with pytest.raises(DataError, match=r"column 'id' is Int64 in 1\.csv, String in 2\.csv"):
@@ -117,7 +122,9 @@ def test_types_are_inferred_from_every_row(tmp_path: Path) -> None:
 
 
 def test_dates_are_recognised_and_follow_the_dateformat(tmp_path: Path) -> None:
-    path = _write(tmp_path / "a.csv", "d,e,word,n\n2024-01-31,31/01/2024,x,20240131\n2024-02-01,01/02/2024,,20240201\n")
+    path = _write(
+        tmp_path / "a.csv", "d,e,word,n\n2024-01-31,31/01/2024,x,20240131\n2024-02-01,01/02/2024,,20240201\n"
+    )
     assert read_file(SourceFile(path=path)).schema["d"] == pl.Date
     frame = read_file(SourceFile(path=path, dateformat="%d/%m/%Y"))
     assert frame["e"].to_list() == [dt.date(2024, 1, 31), dt.date(2024, 2, 1)]
@@ -167,7 +174,7 @@ def test_broken_files_are_named(tmp_path: Path, name: str, content: Any, says: s
 
 
 def test_missing_files_are_named_with_their_whole_path(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no.csv does not exist"):
+    with pytest.raises(DataError, match=r"no\.csv does not exist"):
         find_files(SourceFile(path=Path("no.csv")), base=tmp_path)
     with pytest.raises(DataError, match="no file matches"):
         find_files(SourceFile(path=Path("*.csv")), base=tmp_path)
