@@ -26,6 +26,7 @@ from bollhav_provider.intervals import Unit
 from bollhav_provider.state.clock import utc
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
 from bollhav_provider.state.schema import function
+from bollhav_provider.state.single import grows
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -115,15 +116,15 @@ def claim(
     owner = f"{_HOST}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
     key = ref.unit_key(unit)
     model_key = ref.full_name if exclusive else None
-    shape = "single" if model.is_windowless else "flexible" if model.is_flexible else "grid"
+    shape = "single" if grows(model) else "flexible" if model.is_flexible else "grid"
     values = (
         ref.table, ref.full_name, model.temporality.value, key, model_key, shape, unit.since, unit.until,
         owner, lease, run.run_id, run.who, run.dag_id, run.airflow_run_id, run.task_id, run.try_number,
         conn.info.backend_pid, locks,
     )  # fmt: skip
-    query = sql.SQL(
-        "SELECT outcome, id, attempt, lease_until, lock_pid, detail FROM {}({})"
-    ).format(function(ref.schema, "claim", FILE), sql.SQL(", ").join([sql.Placeholder()] * len(values)))
+    query = sql.SQL("SELECT outcome, id, attempt, lease_until, lock_pid, detail FROM {}({})").format(
+        function(ref.schema, "claim", FILE), sql.SQL(", ").join([sql.Placeholder()] * len(values))
+    )
     for attempt in range(1, _LOCK_TRIES + 1):
         row = conn.execute(query, values).fetchone()
         assert row is not None

@@ -12,6 +12,7 @@ from bollhav_provider.intervals import Unit
 from bollhav_provider.state import flexible
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
 from bollhav_provider.state.rows import serialise
+from bollhav_provider.state.single import grows
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -116,8 +117,8 @@ def mark_applied(
 
 
 def _mark_whole(conn: Conn, model: Model, ref: StateRef, values: dict[str, Any]) -> int:
-    look = sql.SQL("SELECT since, until FROM {} WHERE since IS NOT NULL ORDER BY since LIMIT 1")
-    grown = conn.execute(look.format(ref.ident)).fetchone() if model.is_temporal else None
+    look = sql.SQL("SELECT since, until FROM {} WHERE since IS NOT NULL ORDER BY since, until DESC LIMIT 1")
+    grown = conn.execute(look.format(ref.ident)).fetchone() if grows(model) else None
     if grown is None:
         return conn.execute(_statement(ref, _WHOLE, _BY_LACK_OF_WINDOW), values).rowcount
     # the one row of an unbatched temporal model has the window that it grew to

@@ -16,7 +16,7 @@ from psycopg import sql
 from bollhav_provider.intervals import Interval
 from bollhav_provider.state import retire
 from bollhav_provider.state.clock import utc
-from bollhav_provider.state.in_work import in_work
+from bollhav_provider.state.in_work import idle, in_work
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
 from bollhav_provider.state.schema import LOCK_CLASS
 
@@ -58,7 +58,7 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
             sql.SQL(
                 "SELECT clock_timestamp(), s.id, s.since, s.until, {} "
                 "FROM (SELECT) x LEFT JOIN "
-                "(SELECT * FROM {} ORDER BY since NULLS LAST LIMIT 1 FOR UPDATE) s ON true"
+                "(SELECT * FROM {} ORDER BY since NULLS LAST, until DESC LIMIT 1 FOR UPDATE) s ON true"
             ).format(in_work(ref, windowless=True), ref.ident)
         ).fetchone()
         assert row is not None
@@ -76,6 +76,7 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
                 (ref.full_name, run.run_id, begin, reach, str(model.temporality.value)),
             )
             return 1
+        _retire_others(conn, ref, row_id)
         if busy:
             return 0
         wanted = max(reach, utc(until)) if until is not None else reach
@@ -90,6 +91,12 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
                 (begin, wanted, row_id),
             )
         return 0
+
+
+def _retire_others(conn: Conn, ref: StateRef, keep: int) -> None:
+    """Delete outstanding rows beside the one, left behind by a time when the model had windows."""
+    query = sql.SQL("DELETE FROM {} s WHERE s.id <> %s AND {}")
+    conn.execute(query.format(ref.ident, idle(ref)), (keep,))
 
 
 def _reach(window: Interval | None, end: datetime | None, now: datetime) -> datetime:

@@ -14,6 +14,7 @@ from bollhav_provider.state.in_work import in_work
 from bollhav_provider.state.prefill import grain_changed
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.rows import declared_edges
+from bollhav_provider.state.single import grows
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -60,6 +61,8 @@ _EXTRA = (
 _SELECT = sql.SQL(
     "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, {}, {} FROM {} s "
 )
+_THE_WINDOWLESS_ROW = sql.SQL("WHERE s.since IS NULL")
+_THE_GROWING_ROW = sql.SQL("WHERE s.since IS NOT NULL ORDER BY s.since, s.until DESC LIMIT 1")
 
 
 def units(
@@ -89,7 +92,7 @@ def units(
     """
     ref = StateRef.of(model, env)
     if model.is_windowless:
-        found = _fetch(conn, ref, sql.SQL("ORDER BY s.since NULLS LAST LIMIT 1"), {}, whole=True)
+        found = _fetch(conn, ref, _THE_GROWING_ROW if grows(model) else _THE_WINDOWLESS_ROW, {}, whole=True)
     elif window is None:
         first, last = declared_edges(model)
         condition = sql.SQL(

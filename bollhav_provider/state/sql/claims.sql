@@ -95,7 +95,7 @@ BEGIN
     END IF;
     IF p_shape = 'single' THEN
       EXECUTE format('SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner FROM %s s '
-                     'ORDER BY s.since NULLS LAST LIMIT 1 FOR UPDATE', rel) INTO r;
+                     'WHERE s.since IS NOT NULL ORDER BY s.since, s.until DESC LIMIT 1 FOR UPDATE', rel) INTO r;
     ELSIF p_since IS NULL THEN
       EXECUTE format('SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner FROM %s s '
                      'WHERE s.since IS NULL FOR UPDATE', rel) INTO r;
