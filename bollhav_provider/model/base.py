@@ -120,6 +120,9 @@ class Definition(BaseModel):
             super().__init__(**cls._prepare(data))
         except ValidationError as error:
             raise DefinitionError(list(cls._explain(error, cls._label(data)))) from None
+        if "kind" in cls.model_fields:
+            # What tells one kind of piece from another is written out even where only given fields are.
+            self.__pydantic_fields_set__.add("kind")
 
     @classmethod
     def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -149,9 +152,12 @@ class Definition(BaseModel):
 
     @classmethod
     def _explain(cls, error: ValidationError, label: str) -> Iterator[Problem]:
-        for item in error.errors(include_url=False):
+        items = error.errors(include_url=False)
+        for item in items:
             path = _dotted(item["loc"])
             cause = item.get("ctx", {}).get("error")
+            if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in items):
+                continue  # only what is wrong with its items makes it short
             if isinstance(cause, DefinitionError):
                 for problem in cause.problems:
                     yield Problem(label, f"{path}.{problem.field}" if path else problem.field, problem.message)
@@ -166,16 +172,22 @@ class Definition(BaseModel):
                 words = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
                 hint = did_you_mean(str(item["ctx"]["tag"]), words)
                 yield Problem(label, path, f"{item['ctx']['tag']!r} is none of {', '.join(words)}{hint}")
+            elif item["type"] == "union_tag_not_found":
+                yield Problem(label, path, "the kind is missing; write kind=...")
             else:
                 # What the rule's own message starts with is not said twice.
                 message = item["msg"].removeprefix("Value error, ").removeprefix(f"{path.rpartition('.')[2]}: ")
-                given = "" if cause is not None else f", not {item['input']!r}"
+                given = "" if isinstance(cause, Exception) else f", not {item['input']!r}"
                 yield Problem(label, path or "arguments", message.replace("Input should be", "must be") + given)
 
     @classmethod
     def _arguments(cls, path: tuple[int | str, ...]) -> list[str]:
         """The names of the arguments at a path; nested pieces explain themselves, so it is this one's."""
         return list(cls.model_fields)
+
+
+def _is_inside(path: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
+    return len(path) > len(other) and path[: len(other)] == other
 
 
 def _dotted(path: tuple[int | str, ...]) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from bollhav_provider.exceptions import DataError
 from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict, thaw
 
 if TYPE_CHECKING:
@@ -65,13 +66,12 @@ class SourceHardcoded(Definition):
 
         Raises:
             ValueError: ``sql`` without a connection.
+            DataError: a column's values have no one type, so that some would be changed.
         """
         import polars as pl
 
         if self.rows is not None:
-            columns = self.columns
-            data = {name: [thaw(row.get(name)) for row in self.rows] for name in columns}
-            return pl.DataFrame(data, strict=True, infer_schema_length=None)
+            return pl.DataFrame({name: self._series(name) for name in self.columns})
         if conn is None:
             raise ValueError(
                 "SourceHardcoded(sql=...) is read by the database; pass an open connection, as in to_dataframe(conn)"
@@ -84,6 +84,40 @@ class SourceHardcoded(Definition):
         finally:
             cursor.close()
 
+    def _series(self, name: str) -> "pl.Series":
+        """Return one column, after checking that every value comes back as it was written."""
+        import polars as pl
+
+        values = [_cell(row.get(name)) for row in self.rows or ()]
+        if any(isinstance(value, float) for value in values):
+            values = [float(value) if type(value) is int and int(float(value)) == value else value for value in values]
+        try:
+            series = pl.Series(name, values, strict=True)
+            back: list[Any] = series.to_list()
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            back = []
+        for position, value in enumerate(values):
+            if position >= len(back) or not _same(value, back[position]):
+                first = next((other for other in values if other is not None), None)
+                at = (
+                    position
+                    if back
+                    else next(
+                        (
+                            index
+                            for index, other in enumerate(values)
+                            if other is not None and type(other) is not type(first)
+                        ),
+                        0,
+                    )
+                )
+                raise DataError(
+                    f"SourceHardcoded: column {name!r}, row {at + 1}: {values[at]!r} cannot be held beside "
+                    f"{first!r} unchanged; "
+                    "write all values of a column in one type"
+                )
+        return series
+
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the content by itself."""
         if self.rows is not None and self.sql is not None:
@@ -92,6 +126,24 @@ class SourceHardcoded(Definition):
             yield "rows", "neither rows nor sql is given; write rows=[{...}] or sql='VALUES ...'"
         elif self.sql is not None and not self.sql.strip():
             yield "sql", "the statement is empty; write a SELECT or VALUES, or use rows=[...]"
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as polars takes it."""
+    if isinstance(value, UUID):
+        return str(value)
+    return thaw(value)
+
+
+def _same(given: Any, back: Any) -> bool:
+    """Whether a value came back unchanged; a key that a mapping lacks is the same as one without value."""
+    if isinstance(given, dict) and isinstance(back, dict):
+        return all(_same(given.get(key), item) for key, item in back.items()) and given.keys() <= back.keys()
+    if isinstance(given, list) and isinstance(back, list):
+        return len(given) == len(back) and all(map(_same, given, back))
+    if isinstance(given, float) and given != given:
+        return isinstance(back, float) and back != back
+    return bool(given == back) and isinstance(given, bool) == isinstance(back, bool)
 
 
 def plain(value: Any) -> Any:

@@ -62,6 +62,11 @@ _FOREIGN = {
     "uniqueidentifier": "uuid", "dict": "jsonb", "struct": "jsonb", "list": "text[]",
 }  # fmt: skip
 
+#: Types of extensions whose names come close to those of others.
+_EXTENSIONS = frozenset(
+    ("vector", "halfvec", "sparsevec", "geometry", "geography", "cube", "seg", "isbn", "lquery", "raster")
+)
+
 _PSEUDO = frozenset(("any", "anyelement", "anyarray", "record", "void", "trigger", "unknown", "cstring", "internal"))
 _TIMED = frozenset(name for name in _BUILTIN if name.startswith("time"))
 _INTERVAL_FIELDS = frozenset(
@@ -204,7 +209,8 @@ def _builtin(text: str, name: str, written: str, modifiers: tuple[str, ...], dim
     if name in _TIMED or name == "interval":
         return PgType(name, precision=_seconds(text, modifiers), dimensions=dimensions)
     if most == 1:
-        # SQL's rule: without a length, character and bit hold one; bpchar and the varying ones hold any number.
+        # SQL's rule: without a length, character and bit hold one; bpchar and the varying ones hold any
+        # number.
         default = 1 if name in ("character", "bit") and written != "bpchar" else None
         length = _number(text, modifiers[0], 1, 10_485_760, "length") if modifiers else default
         if name == "character" and length is None:
@@ -252,7 +258,8 @@ def _own(text: str, name: str, modifiers: tuple[str, ...], dimensions: int) -> P
         )
     schema, own = match[1], match[2]
     if schema is None and not own.startswith('"'):
-        near = did_you_mean(own.lower(), [*_BUILTIN, *_ALIASES]) if len(own) > 3 else ""
+        known = len(own) <= 3 or own.lower() in _EXTENSIONS
+        near = "" if known else did_you_mean(own.lower(), [*_BUILTIN, *_ALIASES])
         if near:
             raise TypeNameError(
                 f"PostgreSQL has no type {text!r}; a type of your own is written with its schema, "
