@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from bollhav_provider.dag_factory import build_dags
-    from bollhav_provider.data import Upstream
+    from bollhav_provider.data.upstream import Upstream
     from bollhav_provider.exceptions import BollhavError, DefinitionError, DefinitionWarning
     from bollhav_provider.intervals import Grid, Interval, IntervalSet, Unit
     from bollhav_provider.model import (
@@ -105,7 +105,7 @@ _HOMES = {
     **dict.fromkeys(_MODEL, "bollhav_provider.model"),
     **dict.fromkeys(("Grid", "Interval", "IntervalSet", "Unit"), "bollhav_provider.intervals"),
     **dict.fromkeys(("BollhavError", "DefinitionError", "DefinitionWarning"), "bollhav_provider.exceptions"),
-    "Upstream": "bollhav_provider.data",
+    "Upstream": "bollhav_provider.data.upstream",
     "build_dags": "bollhav_provider.dag_factory",
 }
 
