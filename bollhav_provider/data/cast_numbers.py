@@ -18,7 +18,7 @@ def to_integer(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule)
     checks: list[Check] = []
     number = e
     if dtype.is_integer():
-        if outside := _outside(e, dtype, low, high):
+        if (outside := _outside(e, dtype, low, high)) is not None:
             checks.append(_overflow(outside, low, high))
     elif dtype.is_float() or isinstance(dtype, pl.Decimal):
         number, found = _whole(e, dtype, rule)
@@ -83,7 +83,7 @@ def to_numeric(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule)
     precision, scale = target.precision, target.scale
     whole = None if precision is None or scale is None else precision - scale
     if dtype.is_integer():
-        if whole is not None and (outside := _outside(e, dtype, -(10**whole) + 1, 10**whole - 1)):
+        if whole is not None and (outside := _outside(e, dtype, -(10**whole) + 1, 10**whole - 1)) is not None:
             checks.append(_digits(outside, whole, target))
         if scale is not None and scale < 0:
             checks += _places_check(~text.str.contains(f"^-?(0|[0-9]*0{{{-scale}}})$"), scale, rule)
