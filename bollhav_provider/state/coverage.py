@@ -22,7 +22,7 @@ from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import Interval, IntervalSet, as_utc
 from bollhav_provider.model import Environment
 from bollhav_provider.state.refs import Conn, StateRef
-from bollhav_provider.state.schema import LOCK_CLASS
+from bollhav_provider.state.schema import LOCK_CLASS, function
 from bollhav_provider.state.shapes import raw
 
 log = logging.getLogger(__name__)
@@ -70,11 +70,12 @@ def install(conn: Conn, ref: StateRef) -> bool:
         Whether the islands are kept. False where this role may not, or the table was busy: gates then read its rows.
     """
     look = sql.SQL(
-        "SELECT {kept}(c.oid), pg_has_role(c.relowner, 'USAGE'), pg_relation_size(c.oid), "
+        "SELECT {kept}(c.oid) AND to_regproc({reader}(c.oid::regclass::text)) IS NOT NULL, "
+        "pg_has_role(c.relowner, 'USAGE'), pg_relation_size(c.oid), "
         "ARRAY(SELECT pg_get_expr(i.indpred, i.indrelid) || ' ' || pg_get_indexdef(i.indexrelid, 1, true) "
         "      FROM pg_index i WHERE i.indrelid = c.oid AND i.indpred IS NOT NULL AND i.indisvalid) "
         "FROM pg_class c WHERE c.oid = to_regclass(%s)"
-    ).format(kept=_function(ref, "kept"))
+    ).format(kept=_function(ref, "kept"), reader=function(ref.schema, "gate_reader_name", "gates.sql"))
     row = conn.execute(look, (_literal(ref),)).fetchone()
     if row is None:
         raise StateError(
@@ -179,6 +180,9 @@ def _keep(conn: Conn, ref: StateRef) -> bool:
             row = conn.execute(
                 sql.SQL("SELECT {}(to_regclass(%s))").format(_function(ref, "install")), (_literal(ref),)
             ).fetchone()
+            if row and row[0]:
+                make = function(ref.schema, "gate_make_reader", "gates.sql")
+                conn.execute(sql.SQL("SELECT {}(to_regclass(%s)::text)").format(make), (_literal(ref),))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege) as exc:
         log.info(
             "%s: its coverage is not kept, gates read its rows (%s)",
@@ -216,7 +220,11 @@ def _index(conn: Conn, ref: StateRef, size: int, present: list[str]) -> None:
                 with conn.transaction():
                     conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
                     conn.execute(statement)
-        except (psycopg.errors.DuplicateTable, psycopg.errors.LockNotAvailable) as exc:
+        except (
+            psycopg.errors.DuplicateTable,
+            psycopg.errors.UniqueViolation,
+            psycopg.errors.LockNotAvailable,
+        ) as exc:  # somebody else makes it at this moment, or the table is busy
             log.info(
                 "%s: index %s is left for later (%s)", ref.full_name, name, str(exc).strip().splitlines()[0]
             )

@@ -5,14 +5,14 @@ One implementation for synchronous and asynchronous callers, for sensors and for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from bollhav_provider.exceptions import BollhavError, GridError, IntervalError
-from bollhav_provider.intervals import Grid, Interval, IntervalSet, as_utc, contract_range
+from bollhav_provider.exceptions import GridError, IntervalError
+from bollhav_provider.intervals import Grid, Interval, as_utc
 from bollhav_provider.model import UpstreamContract
 from bollhav_provider.state import reasons
 from bollhav_provider.state.gate_types import OWN_PAST, GateRequest, GateResult
@@ -22,11 +22,12 @@ EXISTS, EXACT, ENCAPSULATE, THROUGH, WHOLE = (level.value for level in UpstreamC
 APPLIED = "applied"
 #: A load dated further ahead than this is not fresh: clocks that disagree by more cannot be trusted.
 _FUTURE = timedelta(minutes=1)
+_NEVER = datetime.max.replace(tzinfo=UTC)
 #: How many islands the database reports at most; see ``sql/gates.sql``.
 _ISLANDS_REPORTED = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Facts:
     """What is known of one upstream with regard to one request.
 
@@ -38,12 +39,12 @@ class Facts:
         grid: the grid of its chunk; None where it has none, or one that cannot be read.
         chunk, tz: the chunk as declared, for messages.
         now: the database's clock.
-        islands: the islands that end after the lower end of what is asked; the first gap is decided on them.
+        islands: disjoint and in order, those that end after the start of what is asked; the first few do.
         first: where its rows start, or its declared begin.
         outstanding: the earliest row that is not applied, among those that matter.
         blocked_whole: a row without a window, or with one that is none, is not applied.
-        windowless: (status, applied_at) of the row without a window.
-        row: (status, applied_at) of the row that is exactly the asked window.
+        row: (status, applied_at) of the row that is exactly the asked window or, where the whole of a model without
+            windows is asked for, of its row.
         selected: applied_at of the row that the freshness is judged by: (applied_at,), or None when no row is selected.
     """
 
@@ -56,46 +57,46 @@ class Facts:
     grid: Grid | None = None
     chunk: str = ""
     tz: str = "UTC"
-    now: datetime = field(default_factory=lambda: datetime.max.replace(tzinfo=UTC))
-    islands: IntervalSet = field(default_factory=IntervalSet)
+    now: datetime = _NEVER
+    islands: tuple[Interval, ...] = ()
     first: datetime | None = None
     outstanding: Interval | None = None
     blocked_whole: bool = False
-    windowless: tuple[str, datetime | None] | None = None
     row: tuple[str, datetime | None] | None = None
     selected: tuple[datetime | None] | None = None
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Facts:
-        """Read what ``gate_facts`` of ``sql/gates.sql`` returns for one request.
+    def from_row(cls, row: Sequence[Any]) -> Facts:
+        """Read one row of ``gate_facts``; see ``sql/gates.sql`` for its columns. Instants may be ISO strings.
 
         A declared end, chunk or zone that cannot be read counts as not declared: it came from another program.
         """
-        if not value:
-            return cls()
-        tz = value["tz"] if isinstance(value.get("tz"), str) else "UTC"
-        chunk = value["chunk"] if isinstance(value.get("chunk"), str) else ""
-        outstanding = value.get("outstanding")
-        window = _window(outstanding) if outstanding else None
-        selected = value.get("applied_at")
+        (at, stateful, timeless, fixed, begins, ends, chunk, tz, edges, row_since, row_until, first_since,
+         row_status, row_applied_at, selected, loaded, _) = row  # fmt: skip
+        if at is None:
+            return _UNREGISTERED
+        outstanding = blocked = None
+        if row_since is not None:
+            outstanding = _window(row_since, row_until)
+            blocked = outstanding is None
+        status = None if row_status is None else (row_status, _instant(row_applied_at))
         return cls(
             registered=True,
-            stateful=value["stateful"],
-            timeless=value["timeless"],
-            fixed=value["fixed"],
-            begin=_instant(value.get("begin")),
-            end=_declared(value.get("end")),
-            grid=grid_or_none(chunk, tz) if chunk else None,
-            chunk=chunk,
-            tz=tz,
-            now=as_utc(value["now"], "now"),
-            islands=IntervalSet(Interval(*pair) for pair in value.get("islands") or ()),
-            first=_instant(value.get("first")),
-            outstanding=window,
-            blocked_whole=bool(outstanding) and window is None,
-            windowless=_dated(value.get("windowless")),
-            row=_dated(value.get("row")),
-            selected=(_instant(selected[0]),) if selected else None,
+            stateful=stateful,
+            timeless=timeless,
+            fixed=fixed,
+            begin=_instant(begins),
+            end=None if ends is None else _declared(ends),
+            grid=None if chunk is None else grid_or_none(chunk, tz or "UTC"),
+            chunk=chunk or "",
+            tz=tz or "UTC",
+            now=as_utc(at, "now"),
+            islands=() if not edges else tuple(map(Interval, edges[::2], edges[1::2])),
+            first=_instant(first_since),
+            outstanding=outstanding,
+            blocked_whole=bool(blocked),
+            row=status,
+            selected=(_instant(loaded),) if selected else None,
         )
 
     @property
@@ -103,12 +104,7 @@ class Facts:
         """Where the declared range starts: begin, on a fixed model's grid; without a begin, where the rows start."""
         if self.begin is None:
             return self.first
-        if self.grid is None or not self.fixed:
-            return self.begin
-        try:
-            return self.grid.ceil(self.begin)
-        except GridError:
-            return self.begin
+        return _ceil(self.grid, self.begin) if self.grid is not None and self.fixed else self.begin
 
     @property
     def declared(self) -> tuple[bool, Interval | None]:
@@ -117,18 +113,25 @@ class Facts:
         None while nothing of it has elapsed. Without a begin, or with neither chunk nor an end that has passed, it
         is not known, and the rows are the universe.
         """
-        if self.begin is None:
+        since = self.start if self.begin is not None else None
+        if since is None:
             return False, None
-        try:
-            if self.grid is not None:
-                return True, contract_range(
-                    self.grid, self.begin, self.end, self.now, flexible=not self.fixed
-                )
-            if self.end is not None and self.begin < self.end <= self.now:
-                return True, Interval(self.begin, self.end)
-        except BollhavError:
-            pass
-        return False, None
+        ended = self.end is not None and self.end <= self.now
+        if self.grid is None:
+            if not ended:
+                return False, None
+            until = self.end
+        elif not ended:
+            until = _floor(self.grid, self.now)
+        else:
+            assert self.end is not None
+            until = (
+                _floor_of_end(self.grid, self.end)
+                if self.fixed
+                else min(self.end, _floor(self.grid, self.now))
+            )
+        assert until is not None
+        return True, Interval(since, until) if since < until else None
 
 
 def start_to_ask_for(request: GateRequest, facts: Facts) -> datetime | None:
@@ -198,7 +201,7 @@ def _prefix(
 ) -> GateResult:
     """Decide on ``[since, until)``: covered and, with ``rows``, nothing that starts before ``until`` outstanding."""
     until = _back(facts.grid, until, lag)
-    gap = facts.islands.first_gap(Interval(since, until)) if since < until else None
+    gap = _first_gap(facts.islands, since, until) if since < until else None
     row = facts.outstanding if rows else None
     if row is not None and row.since >= until:
         row = None
@@ -209,7 +212,7 @@ def _prefix(
 
 def _whole(request: GateRequest, facts: Facts, lag: int) -> GateResult:
     if facts.timeless:
-        applied = facts.windowless is not None and facts.windowless[0] == APPLIED
+        applied = facts.row is not None and facts.row[0] == APPLIED
         return GateResult(request, True) if applied else _missing(request, None)
     known, declared = facts.declared
     row = facts.outstanding
@@ -218,14 +221,14 @@ def _whole(request: GateRequest, facts: Facts, lag: int) -> GateResult:
         declared = Interval(declared.since, until) if declared.since < until else None
         row = row if row is not None and row.since < until else None
     gap: Interval | None = None
-    if facts.windowless is not None:
+    if facts.row is not None:
         # one row that stands for the whole range, however far that reaches
-        if facts.windowless[0] != APPLIED:
+        if facts.row[0] != APPLIED:
             return _missing(request, None)
     elif known and declared is not None:
-        gap = facts.islands.first_gap(declared)
+        gap = _first_gap(facts.islands, declared.since, declared.until)
     if gap is None and row is None:
-        nothing = facts.windowless is None and not facts.islands
+        nothing = facts.row is None and not facts.islands
         return _missing(request, None) if nothing or facts.blocked_whole else GateResult(request, True)
     return _earliest(request, gap, row)
 
@@ -256,10 +259,7 @@ def _aged(result: GateResult, facts: Facts) -> GateResult:
     request = result.request
     if request.within is None:
         return result
-    selected = facts.selected
-    if request.effective_level == EXACT or facts.windowless is not None:
-        chosen = facts.row if request.effective_level == EXACT else facts.windowless
-        selected = (chosen[1],) if chosen is not None else None
+    selected = (facts.row[1],) if facts.row is not None else facts.selected
     applied_at = selected[0] if selected else None
     age = facts.now - applied_at if applied_at is not None else None
     result = replace(result, applied_at=applied_at, age=age)
@@ -279,6 +279,26 @@ def _back(grid: Grid | None, until: datetime, lag: int) -> datetime:
 
 
 @lru_cache(maxsize=4096)
+def _ceil(grid: Grid, at: datetime) -> datetime:
+    """Return the first tick at or after a declared begin; the begin itself where the calendar ends before one."""
+    try:
+        return grid.ceil(at)
+    except GridError:
+        return at
+
+
+def _floor(grid: Grid, at: datetime) -> datetime:
+    """Return the last tick at or before an instant; the instant itself where the calendar starts after one."""
+    try:
+        return grid.floor(at)
+    except GridError:
+        return at
+
+
+_floor_of_end = lru_cache(maxsize=4096)(_floor)
+
+
+@lru_cache(maxsize=4096)
 def grid_or_none(chunk: str, tz: str) -> Grid | None:
     """Return the grid of a chunk, or None for what this package cannot read as one."""
     try:
@@ -287,14 +307,24 @@ def grid_or_none(chunk: str, tz: str) -> Grid | None:
         return None
 
 
-def _instant(value: str | None) -> datetime | None:
+def _first_gap(islands: Sequence[Interval], since: datetime, until: datetime) -> Interval | None:
+    for island in islands:
+        if island.since >= until:
+            break
+        if island.since > since:
+            return Interval(since, island.since)
+        since = max(since, island.until)
+        if since >= until:
+            return None
+    return Interval(since, until)
+
+
+def _instant(value: datetime | str | None) -> datetime | None:
     return None if value is None else as_utc(value, "instant")
 
 
-def _declared(value: object) -> datetime | None:
+def _declared(value: str) -> datetime | None:
     """Read a declared instant as the library holds it; one without an offset is in UTC."""
-    if not isinstance(value, str):
-        return None
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
@@ -302,12 +332,11 @@ def _declared(value: object) -> datetime | None:
     return as_utc(at if at.tzinfo else at.replace(tzinfo=UTC), "end")
 
 
-def _window(pair: list[str | None]) -> Interval | None:
+def _window(since: datetime | str, until: datetime | str | None) -> Interval | None:
     try:
-        return Interval(pair[0], pair[1])  # type: ignore[arg-type]
+        return Interval(since, until)  # type: ignore[arg-type]
     except IntervalError:
         return None
 
 
-def _dated(value: list[str] | None) -> tuple[str, datetime | None] | None:
-    return None if value is None else (value[0], _instant(value[1]))
+_UNREGISTERED = Facts()

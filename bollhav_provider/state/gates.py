@@ -8,24 +8,29 @@ alike. Rule: Semantics, gates.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import Unit
-from bollhav_provider.model import Environment, Model, Source, TableId, UpstreamContract
+from bollhav_provider.model import Environment, Model, Source, TableId
 from bollhav_provider.state.gate_rules import Facts, judge, start_to_ask_for
 from bollhav_provider.state.gate_types import OWN_PAST, GateReport, GateRequest, GateRequests, GateResult
 from bollhav_provider.state.refs import Conn
 from bollhav_provider.state.schema import function
+from bollhav_provider.state.shapes import raw
 
 AsyncConn = psycopg.AsyncConnection[Any]
-#: One exchange with the database: a statement and its parameters go out, rows come back.
-Exchange = Generator[tuple[str, list[Any]], list[tuple[Any, ...]], list[GateResult]]
+#: Up to as many requests are parameters of their own, so that the statement can be prepared; more go as one document.
+_SPELLED_OUT = 8
+_SIGNATURE = "(%s::text, %s::text, %s::timestamptz, %s::timestamptz, %s::text, %s::timestamptz)"
 
 
 def gate_requests(
@@ -80,28 +85,27 @@ def check_gates(conn: Conn, where: Environment | str, requests: Iterable[GateReq
     Returns:
         One result a request, in their order.
     """
-    exchange = _exchange(_schema(where), list(requests))
-    try:
-        statement, parameters = next(exchange)
-        while True:
-            rows = conn.execute(statement.encode(), parameters).fetchall()
-            statement, parameters = exchange.send(rows)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    exchange = Exchange(_schema(where), list(requests), known_readers(conn))
+    while (query := exchange.query()) is not None:
+        try:
+            exchange.answer(conn.execute(query[0], query[1]).fetchall())
+        except psycopg.errors.UndefinedFunction:
+            exchange.reader_is_gone()
+    return exchange.results()
 
 
 async def acheck_gates(
     conn: AsyncConn, where: Environment | str, requests: Iterable[GateRequest]
 ) -> list[GateResult]:
     """Answer any number of requests in one statement, without blocking the event loop. As :func:`check_gates`."""
-    exchange = _exchange(_schema(where), list(requests))
-    try:
-        statement, parameters = next(exchange)
-        while True:
-            cursor = await conn.execute(statement.encode(), parameters)
-            statement, parameters = exchange.send(await cursor.fetchall())
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    exchange = Exchange(_schema(where), list(requests), known_readers(conn))
+    while (query := exchange.query()) is not None:
+        try:
+            cursor = await conn.execute(query[0], query[1])
+            exchange.answer(await cursor.fetchall())
+        except psycopg.errors.UndefinedFunction:
+            exchange.reader_is_gone()
+    return exchange.results()
 
 
 def check_unit(conn: Conn, where: Environment | str, requests: GateRequests) -> GateReport:
@@ -114,62 +118,119 @@ async def acheck_unit(conn: AsyncConn, where: Environment | str, requests: GateR
     return GateReport(tuple(await acheck_gates(conn, where, requests)), requests.skipped)
 
 
-def request_bodies(requests: Sequence[GateRequest]) -> tuple[list[int], list[dict[str, Any]]]:
-    """Return the requests as the statement takes them, one upstream after the other, and which request each one is."""
-    order = sorted(range(len(requests)), key=lambda i: requests[i].upstream)
-    return order, [_body(requests[i]) for i in order]
+#: The readers that a connection has met: functions that answer for one upstream, by schema and full name.
+Readers = dict[tuple[str, str], str]
+_readers: WeakKeyDictionary[Any, Readers] = WeakKeyDictionary()
 
 
-def decide(
-    schema: str,
-    requests: Sequence[GateRequest],
-    order: Sequence[int],
-    bodies: Sequence[dict[str, Any]],
-    answers: Sequence[Any],
-) -> Exchange:
-    """Decide on the answers to ``bodies``, asking again for the few that need it. Returns a result for each request."""
-    results: dict[int, GateResult] = {}
-    while True:
-        again: list[tuple[int, dict[str, Any]]] = []
-        for index, body, answer in zip(order, bodies, answers, strict=True):
-            facts = Facts.from_json(answer)
-            start = None if "b" in body else start_to_ask_for(requests[index], facts)
+def known_readers(conn: Conn | AsyncConn) -> Readers:
+    """Return what the connection may ask directly. Nothing inside a transaction: a reader that is gone would end it."""
+    if conn.info.transaction_status is not TransactionStatus.IDLE:
+        return {}
+    found = _readers.get(conn)
+    if found is None:
+        found = _readers[conn] = {}
+    return found
+
+
+class Exchange:
+    """What is asked and answered, in order, whatever kind of connection carries it.
+
+    One statement as a rule. A second one asks again for requests whose declared range starts off the grid amid rows off
+    the grid, and for an upstream whose state table was moved since this connection last asked.
+
+    Args:
+        schema: the library's.
+        requests: what is asked.
+        readers: what the connection knows; learned from the answers.
+    """
+
+    def __init__(self, schema: str, requests: Sequence[GateRequest], readers: Readers) -> None:
+        self._schema = schema
+        self._requests = requests
+        self._readers = readers
+        self._found: list[GateResult | None] = [None] * len(requests)
+        # what is asked next: index of the request, start of the range when it is not the declared begin, reader
+        self._asked: list[tuple[int, Any, str | None]] = [
+            (i, None, readers.get((schema, r.upstream))) for i, r in enumerate(requests)
+        ]
+
+    def query(self) -> tuple[bytes, list[Any]] | None:
+        """Return the next statement and its parameters, or None when everything is answered."""
+        asked = self._asked
+        if not asked:
+            return None
+        arguments = [_arguments(self._requests[i], start) for i, start, _ in asked]
+        if len(asked) > _SPELLED_OUT:
+            bodies = [dict(zip("ulsefb", values, strict=True)) for values in arguments]
+            return _facts_of_many(self._schema), [json.dumps(bodies, default=datetime.isoformat)]
+        statement = _facts_of_few(self._schema, tuple(reader for _, _, reader in asked))
+        return statement, [value for values in arguments for value in values]
+
+    def answer(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Take the rows of facts that the last statement returned."""
+        asked, self._asked = self._asked, []
+        direct = len(asked) <= _SPELLED_OUT
+        for (index, given, reader), row in zip(asked, rows, strict=True):
+            request = self._requests[index]
+            if direct and reader is not None and row[0] is None:
+                self._readers.pop((self._schema, request.upstream), None)
+                self._asked.append((index, given, None))
+                continue
+            if reader is None and row[-1] is not None:
+                self._readers[self._schema, request.upstream] = row[-1]
+            facts = Facts.from_row(row)
+            start = None if given is not None else start_to_ask_for(request, facts)
             if start is None:
-                results[index] = judge(requests[index], facts)
+                self._found[index] = judge(request, facts)
             else:
-                again.append((index, {**body, "b": start.isoformat()}))
-        if not again:
-            return [results[i] for i in range(len(requests))]
-        order, bodies = [i for i, _ in again], [body for _, body in again]
-        rows = yield facts_statement(schema), [json.dumps(bodies)]
-        answers = [value for (value,) in rows]
+                self._asked.append((index, start, reader))
+
+    def reader_is_gone(self) -> None:
+        """Take that the last statement named a reader that does not exist any more.
+
+        Raises:
+            StateError: it named none, so that the library's own functions are missing.
+        """
+        if not any(reader for _, _, reader in self._asked):
+            raise StateError(
+                f"{self._schema}: the library lacks the functions of this version: run bootstrap (any run of a model "
+                "does)."
+            )
+        self._readers.clear()
+        self._asked = [(index, start, None) for index, start, _ in self._asked]
+
+    def results(self) -> list[GateResult]:
+        """Return a result for each request, in their order."""
+        return [result for result in self._found if result is not None]
 
 
-def _exchange(schema: str, requests: list[GateRequest]) -> Exchange:
-    """Yield statements, take rows, return results: the order of things, for either kind of connection."""
-    if not requests:
-        return []
-    order, bodies = request_bodies(requests)
-    rows = yield facts_statement(schema), [json.dumps(bodies)]
-    return (yield from decide(schema, requests, order, bodies, [value for (value,) in rows]))
+@lru_cache(maxsize=1024)
+def _facts_of_few(schema: str, readers: tuple[str | None, ...]) -> bytes:
+    """Return the statement that calls, for each request, its upstream's reader or the function for any upstream."""
+    general = function(schema, "gate_facts", "gates.sql").as_string()
+    # a reader's name is the library's own, quoted where it was made
+    calls = [
+        sql.SQL("SELECT * FROM {}{}").format(raw(reader or general), raw(_SIGNATURE)) for reader in readers
+    ]
+    return sql.SQL(" UNION ALL ").join(calls).as_bytes()
 
 
 @lru_cache(maxsize=64)
-def facts_statement(schema: str) -> str:
-    """Return the statement that gates are one round trip of; its one parameter is a JSON array of requests."""
-    return (
-        sql.SQL("SELECT * FROM {}(%s::jsonb)").format(function(schema, "gate_facts", "gates.sql")).as_string()
+def _facts_of_many(schema: str) -> bytes:
+    query = sql.SQL(
+        "SELECT f.* FROM jsonb_array_elements(%s::jsonb) WITH ORDINALITY r(v, o), LATERAL {}(v->>'u', v->>'l', "
+        "(v->>'s')::timestamptz, (v->>'e')::timestamptz, v->>'f', (v->>'b')::timestamptz) f ORDER BY r.o"
     )
+    return query.format(function(schema, "gate_facts", "gates.sql")).as_bytes()
 
 
-def _body(request: GateRequest) -> dict[str, Any]:
-    body: dict[str, Any] = {"u": request.upstream, "l": request.effective_level}
-    if request.window is not None:
-        body["s"] = request.window.since.isoformat()
-        body["e"] = request.window.until.isoformat()
-    if request.within is not None and request.effective_level != UpstreamContract.EXISTS.value:
-        body["f"] = request.scope
-    return body
+def _arguments(request: GateRequest, start: Any) -> tuple[Any, ...]:
+    level, window = request.effective_level, request.window
+    scope = None if request.within is None else request.scope
+    if window is None:
+        return (request.upstream, level, None, None, scope, start)
+    return (request.upstream, level, window.since, window.until, scope, start)
 
 
 def _schema(where: Environment | str) -> str:

@@ -8,23 +8,21 @@ change.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Environment, Model, TableId
 from bollhav_provider.state.gate_types import GateReport, GateRequests
-from bollhav_provider.state.gates import AsyncConn, decide, gate_requests, request_bodies
+from bollhav_provider.state.gates import AsyncConn, Exchange, Readers, gate_requests, known_readers
 from bollhav_provider.state.reasons import same_reason
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.schema import function
 from bollhav_provider.state.single import grows
-
-_Rows = list[tuple[Any, ...]]
-_Steps = Generator[tuple[str, list[Any]], _Rows, list[GateReport]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,8 @@ class GateWatch:
             value["single"],
         )
 
-    def _body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
+        """Return how the database finds the unit's row."""
         body: dict[str, Any] = {
             "schema": self.state.schema,
             "table": self.state.table,
@@ -111,54 +110,85 @@ async def aobserve(
 
 def observe_all(conn: Conn, watches: Iterable[GateWatch]) -> list[GateReport]:
     """Check the gates of any number of units of one library together; one report a watch, in their order."""
-    steps = _steps(list(watches))
-    try:
-        statement, parameters = next(steps)
-        while True:
-            rows = conn.execute(statement.encode(), parameters).fetchall()
-            statement, parameters = steps.send(rows)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    look = _Look(list(watches), known_readers(conn))
+    while (query := look.query()) is not None:
+        try:
+            look.answer(conn.execute(query[0], query[1]).fetchall())
+        except psycopg.errors.UndefinedFunction:
+            look.reader_is_gone()
+    return look.reports
 
 
 async def aobserve_all(conn: AsyncConn, watches: Iterable[GateWatch]) -> list[GateReport]:
     """As :func:`observe_all`, without blocking the event loop."""
-    steps = _steps(list(watches))
-    try:
-        statement, parameters = next(steps)
-        while True:
-            cursor = await conn.execute(statement.encode(), parameters)
-            statement, parameters = steps.send(await cursor.fetchall())
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    look = _Look(list(watches), known_readers(conn))
+    while (query := look.query()) is not None:
+        try:
+            cursor = await conn.execute(query[0], query[1])
+            look.answer(await cursor.fetchall())
+        except psycopg.errors.UndefinedFunction:
+            look.reader_is_gone()
+    return look.reports
 
 
-def _steps(watches: list[GateWatch]) -> _Steps:
-    if not watches:
-        return []
-    schema = watches[0].state.schema
-    requests = [request for watch in watches for request in watch.requests.requests]
-    order, bodies = request_bodies(requests)
-    statement = sql.SQL("SELECT ARRAY(SELECT {}(%s::jsonb)), ARRAY(SELECT {}(%s::jsonb))").format(
-        function(schema, "gate_facts", "gates.sql"), function(schema, "gate_rows", "gates.sql")
-    )
-    watched = [watch._body() for watch in watches]
-    rows = yield statement.as_string(), [json.dumps(bodies), json.dumps(watched)]
-    facts, units = rows[0]
-    results = iter((yield from decide(schema, requests, order, bodies, facts)))
-    reports = [
-        GateReport(tuple(next(results) for _ in watch.requests.requests), watch.requests.skipped)
-        for watch in watches
-    ]
-    changes = [
-        {**body, "r": report.reason or None}
-        for body, unit, report in zip(watched, units, reports, strict=True)
-        if _differs(unit, report)
-    ]
-    if changes:
-        flip = sql.SQL("SELECT {}(%s::jsonb)").format(function(schema, "gate_flip", "gates.sql"))
-        yield flip.as_string(), [json.dumps(changes)]
-    return reports
+class _Look:
+    """What is asked, answered and then changed, in order: facts and rows together, more facts as a rule not, rows."""
+
+    def __init__(self, watches: list[GateWatch], readers: Readers) -> None:
+        self._watches = watches
+        self._schema = watches[0].state.schema if watches else ""
+        requests = [request for watch in watches for request in watch.requests.requests]
+        self._exchange = Exchange(self._schema, requests, readers)
+        self._bodies = [watch.body() for watch in watches]
+        self._units: list[Any] | None = None if watches else []
+        self._changed = False
+        self.reports: list[GateReport] = []
+
+    def query(self) -> tuple[bytes, list[Any]] | None:
+        """Return the next statement and its parameters, or None when everything is done."""
+        query = self._exchange.query()
+        if self._units is None:
+            facts, parameters = query if query is not None else (b"SELECT 1 WHERE false", [])
+            watched = function(self._schema, "gate_watched", "gates.sql").as_bytes()
+            # to_json, unlike to_jsonb, keeps the columns in their order
+            statement = b"SELECT ARRAY(SELECT to_json(f) FROM (%b) f), ARRAY(SELECT %b(%%s::jsonb))" % (
+                facts,
+                watched,
+            )
+            return statement, [*parameters, json.dumps(self._bodies)]
+        if query is not None or self._changed:
+            return query
+        changes = self._judge(self._units)
+        self._changed = True
+        if not changes:
+            return None
+        flip = sql.SQL("SELECT {}(%s::jsonb)").format(function(self._schema, "gate_flip", "gates.sql"))
+        return flip.as_bytes(), [json.dumps(changes)]
+
+    def answer(self, rows: list[tuple[Any, ...]]) -> None:
+        """Take what the last statement returned."""
+        if self._units is None:
+            facts, self._units = rows[0]
+            self._exchange.answer([tuple(values.values()) for values in facts])
+        elif not self._changed:
+            self._exchange.answer(rows)
+
+    def reader_is_gone(self) -> None:
+        """As :meth:`Exchange.reader_is_gone`."""
+        self._exchange.reader_is_gone()
+
+    def _judge(self, units: list[Any]) -> list[dict[str, Any]]:
+        """Make the reports; return the rows that have to change."""
+        results = iter(self._exchange.results())
+        self.reports = [
+            GateReport(tuple(next(results) for _ in watch.requests.requests), watch.requests.skipped)
+            for watch in self._watches
+        ]
+        return [
+            {**body, "r": report.reason or None}
+            for body, unit, report in zip(self._bodies, units, self.reports, strict=True)
+            if _differs(unit, report)
+        ]
 
 
 def _differs(unit: list[str | None] | None, report: GateReport) -> bool:

@@ -18,9 +18,11 @@ CREATE TABLE IF NOT EXISTS @schema@.coverage (
 
 -- One row per state table whose coverage is kept. Updating it is the lock of the fold: an UPDATE, so that a transaction
 -- in REPEATABLE READ fails instead of folding a stale view. `longest` is at least the length of every applied row, in
--- seconds only (a day of an interval is no fixed time); it bounds every search for rows that overlap something.
+-- seconds only (a day of an interval is no fixed time); it bounds every search for rows that overlap something. `name` is
+-- the table's when the triggers were installed.
 CREATE TABLE IF NOT EXISTS @schema@.coverage_head (
     state regclass PRIMARY KEY,
+    name text NOT NULL,
     version bigint NOT NULL DEFAULT 1,
     longest interval NOT NULL DEFAULT '0'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
@@ -201,10 +203,11 @@ BEGIN
 END $$;
 
 -- Whether the islands of a table can be trusted: somebody keeps them, with every trigger in force. A table that was
--- dropped and made again, or restored without its triggers, is not kept.
+-- dropped and made again, renamed, or restored without its triggers, is not kept.
 CREATE OR REPLACE FUNCTION @schema@.coverage_kept_1(rel regclass) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM @schema@.coverage_head h WHERE h.state = rel)
+    SELECT EXISTS (SELECT FROM @schema@.coverage_head h
+                    WHERE h.state = rel AND h.name = rel::text)
        AND 4 = (SELECT count(*) FROM pg_trigger t
                  WHERE t.tgrelid = rel AND t.tgenabled IN ('O', 'A')
                    AND t.tgname IN ('bollhav_coverage_delete', 'bollhav_coverage_insert',
@@ -220,7 +223,8 @@ DECLARE
     table_owner oid := (SELECT relowner FROM pg_class WHERE oid = rel);
 BEGIN
     IF NOT (has_table_privilege(rel, 'TRIGGER') AND has_table_privilege('@schema@.coverage_head', 'INSERT, UPDATE')
-            AND has_table_privilege('@schema@.coverage', 'INSERT, UPDATE, DELETE')) THEN
+            AND has_table_privilege('@schema@.coverage', 'INSERT, UPDATE, DELETE')
+            AND has_schema_privilege(@schema_literal@, 'CREATE')) THEN
         RETURN false;
     END IF;
     IF NOT has_table_privilege(keeper, rel, 'SELECT') THEN
@@ -242,7 +246,8 @@ BEGIN
                     FOR EACH STATEMENT EXECUTE FUNCTION @schema@.coverage_note_1()', rel);
     EXECUTE format('CREATE OR REPLACE TRIGGER bollhav_coverage_truncate AFTER TRUNCATE ON %s
                     FOR EACH STATEMENT EXECUTE FUNCTION @schema@.coverage_note_1()', rel);
-    INSERT INTO @schema@.coverage_head (state) VALUES (rel) ON CONFLICT DO NOTHING;
+    INSERT INTO @schema@.coverage_head (state, name) VALUES (rel, rel::text)
+        ON CONFLICT (state) DO UPDATE SET name = excluded.name;
     PERFORM @schema@.coverage_rebuild_1(rel);
     RETURN true;
 END $$;
