@@ -192,7 +192,7 @@ OPTIONS: tuple[Option, ...] = (
         0,
         "Seconds to wait for a lock of the database; 0 for as long as it takes.",
     ),
-    Option("error_retention_days", _whole_number(0), 365, "Age at which prune deletes errors; 0 keeps them."),
+    Option("error_retention_days", _whole_number(0), 90, "Age at which prune deletes errors; 0 keeps them."),
     Option(
         "history_retention_days",
         _whole_number(0),
@@ -237,8 +237,8 @@ class Settings:
     connect_attempts: int = 5
     statement_timeout: int = 0
     lock_timeout: int = 0
-    error_retention_days: int = 365
-    history_retention_days: int = 365
+    error_retention_days: int = 90
+    history_retention_days: int = 90
     fold_after_days: int = 30
     origins: Mapping[str, str] = field(default_factory=dict)
 
