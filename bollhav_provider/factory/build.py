@@ -158,7 +158,7 @@ def joined_tasks(models: Sequence[Model], factory: Factory) -> dict[str, Any]:
             resolved.table.full_name
             for inputs in graph.upstreams(model).values()
             for resolved in inputs
-            if resolved.table.full_name in inside and resolved.table.full_name != name
+            if resolved.table is not None and resolved.table.full_name in inside and resolved.table.full_name != name
         ]
         with TaskGroup(group_id(name), tooltip=(model.description or name)[:_DESCRIPTION]) as made:
             model_tasks(model, graph, factory.assets.of(model), factory.options, joined=frozenset(feeds[name]))

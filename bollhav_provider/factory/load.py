@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,12 +47,11 @@ def load(models: Any, *, base: Path, select: str | None = None) -> Loaded:
         base: the folder that relative paths are relative to.
         select: expression over tags; the models that it does not match stay in the graph and get no DAG.
     """
-    from bollhav_provider.graph import Graph
+    from bollhav_provider.graph import Graph, build_graph
 
-    if isinstance(models, Graph):
-        return Loaded(models, _selected(models, select))
-    found, broken = _read(models, base)
-    graph, misfits = _fitting(found)
+    found, broken = ([], {}) if isinstance(models, Graph) else _read(models, base)
+    graph = models if isinstance(models, Graph) else build_graph(found)
+    misfits = {name: "\n".join(map(str, problems)) for name, problems in graph.rejected.items()}
     return Loaded(graph, _selected(graph, select), {**broken, **misfits})
 
 
@@ -75,26 +74,6 @@ def _read(models: Any, base: Path) -> tuple[list[Model], dict[str, str]]:
         for error in discovery.errors:
             broken[str(error.path)] = str(error)
     return found, broken
-
-
-def _fitting(models: Iterable[Model]) -> tuple[Graph, dict[str, str]]:
-    """Return the graph of the models that fit together, and what is wrong with the others."""
-    from bollhav_provider.exceptions import GraphError
-    from bollhav_provider.graph import build_graph
-
-    left = list(models)
-    broken: dict[str, str] = {}
-    while True:
-        try:
-            return build_graph(left), broken
-        except GraphError as exc:
-            culprits = {problem.model for problem in exc.problems}
-            rest = [model for model in left if model.full_name not in culprits]
-            for problem in exc.problems:
-                broken[problem.model] = "\n".join(filter(None, (broken.get(problem.model), str(problem))))
-            if len(rest) == len(left):  # a problem of the whole: nothing can be built
-                raise
-            left = rest
 
 
 def _selected(graph: Graph, select: str | None) -> tuple[Model, ...]:

@@ -59,6 +59,9 @@ def model_tasks(
     waited = {name: source for name, source in gates(model, graph).items() if name not in joined}
     bound = bound_tables(model, graph)
 
+    patience = merged(own, options.sensor_args, sensor_arguments(model))
+    waits = {"when_closed": "skip" if patience.get("soft_fail") else "wait", "wait_timeout": patience.get("timeout")}
+
     @task_group(group_id=UNIT)
     def unit(units: Any) -> None:
         sensors = [
@@ -73,7 +76,7 @@ def model_tasks(
                 prefill_task_id=prefill.task_id,
                 bollhav_conn_id=options.bollhav_conn_id,
                 map_index_template=_LABEL,
-                **merged(own, options.sensor_args, sensor_arguments(model)),
+                **patience,
             )
             for name, source in waited.items()
         ]
@@ -85,7 +88,7 @@ def model_tasks(
             asset=asset,
             outlets=[asset] if asset is not None else [],
             map_index_template=_LABEL,
-            **merged(own, options.execute_args, execute_arguments(model)),
+            **merged(waits, own, options.execute_args, execute_arguments(model)),
         )
         if sensors:
             sensors >> execute
@@ -100,11 +103,12 @@ def gates(model: Model, graph: Graph) -> dict[str, Source]:
     inputs = graph.upstreams(model)
     for source in model.gated:
         for resolved in inputs.get(source.alias_name, ()):
-            found.setdefault(resolved.table.full_name, source)
+            if resolved.table is not None:
+                found.setdefault(resolved.table.full_name, source)
     return {name: found[name] for name in sorted(found)}
 
 
 def bound_tables(model: Model, graph: Graph) -> dict[str, tuple[Any, ...]]:
     """Return the tables that each alias of a gated source stands for."""
     inputs = graph.upstreams(model)
-    return {s.alias_name: tuple(r.table for r in inputs.get(s.alias_name, ())) for s in model.gated}
+    return {s.alias_name: tuple(r.table for r in inputs.get(s.alias_name, ()) if r.table) for s in model.gated}

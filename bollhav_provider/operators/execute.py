@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bollhav_provider.intervals import Unit
     from bollhav_provider.run import Connections, RunSpec, UnitOutcome
 
+WhenClosed = Literal["wait", "skip", "fail"]
 #: How many windows an asset's event names one by one; more are given as the range from the first to the last.
 _MOST_WINDOWS = 100
 
@@ -42,7 +44,9 @@ class ExecuteOperator(ModelOperator):
         prefill_task_id: the task whose XCom holds the run's specification; None to make one from this task's
             context.
         asset: the model's asset; its event carries the windows.
-        wait: whether the task defers when a gate is closed; otherwise it fails and retries.
+        when_closed: what a gate that is closed after all does: ``wait`` without a slot (the default), ``skip`` the task,
+            or ``fail`` it, to be retried.
+        wait_timeout: seconds after which a wait gives up and the task fails; as configured, a week.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
     """
 
@@ -55,7 +59,8 @@ class ExecuteOperator(ModelOperator):
         units: Any = None,
         prefill_task_id: str | None = None,
         asset: Any = None,
-        wait: bool = True,
+        when_closed: WhenClosed = "wait",
+        wait_timeout: float | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "none_failed")
@@ -63,7 +68,8 @@ class ExecuteOperator(ModelOperator):
         self.units = units
         self.prefill_task_id = prefill_task_id
         self.asset = asset
-        self.wait = wait
+        self.when_closed = when_closed
+        self.wait_timeout = wait_timeout
 
     @property
     def label(self) -> str:
@@ -75,10 +81,11 @@ class ExecuteOperator(ModelOperator):
             connections = self.connect(run_settings(context))
             spec, todo = self._plan(context)
             outcomes, closed = self._work(context, connections, spec, todo)
-        if closed:
+        if closed and self.when_closed == "wait":
             self._wait_for(spec, closed)
-        if outcomes and not any(outcome.applied for outcome in outcomes) and not _is_retry(context):
-            raise AirflowSkipException("; ".join(sorted({outcome.reason for outcome in outcomes})))
+        if not any(outcome.applied for outcome in outcomes) and (closed or outcomes) and not _is_retry(context):
+            reasons = sorted({outcome.reason for outcome in outcomes} | ({"a gate is closed"} if closed else set()))
+            raise AirflowSkipException("; ".join(reasons))
         self._tell(context, spec, outcomes)
         return [outcome.to_json() for outcome in outcomes]
 
@@ -118,7 +125,7 @@ class ExecuteOperator(ModelOperator):
                     outcome = worker.execute(unit)
                 except GateClosedError as exc:
                     self.log.info("%s %s waits: %s", self.model.full_name, unit.label, exc)
-                    if not self.wait:
+                    if self.when_closed == "fail":
                         failure = failure or exc
                     closed.append(unit)
                 except Exception as exc:
@@ -171,6 +178,7 @@ class ExecuteOperator(ModelOperator):
                 **Questions(spec.env, watches=watches).to_json(),
             ),
             method_name="resume",
+            timeout=timedelta(seconds=self.wait_timeout or float(airflow_option("gate_timeout", "604800"))),
         )
 
     def _tell(self, context: Mapping[str, Any], spec: RunSpec, outcomes: list[UnitOutcome]) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import psycopg
+from psycopg import sql
+
+from bollhav_provider.model import Model
+
 
 def airflow_connection(dsn: str, **more: Any) -> dict[str, Any]:
     """Return an Airflow connection of type ``bollhav`` for a DSN."""
@@ -59,3 +64,22 @@ def states(dag_run: Any) -> dict[str, str]:
         name = ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]"
         found[name] = str(getattr(ti.state, "value", ti.state))
     return found
+
+
+def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
+    """Return what a query gives, in UTC."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("SET TimeZone TO 'UTC'")
+        return conn.execute(query.encode()).fetchall()
+
+
+def state_rows(dsn: str, model: Model, *columns: str) -> list[tuple[Any, ...]]:
+    """Return columns of a model's state rows, in order of time."""
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    query = sql.SQL("SELECT {} FROM z_bollhav.{} ORDER BY since").format(names, sql.Identifier(model.state_table))
+    return rows(dsn, query.as_string())
+
+
+def statuses(dsn: str, model: Model) -> dict[str, str]:
+    """Return the status of each of a model's daily windows, by its day in UTC."""
+    return {since.date().isoformat(): status for since, status in state_rows(dsn, model, "since", "status")}

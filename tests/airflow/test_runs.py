@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 from airflow_models import gated, timeless, windowed
-from airflow_testing import states
+from airflow_testing import rows, state_rows, states, statuses
 
 from bollhav_provider.dag_factory import build_dags
-from bollhav_provider.model import Model, UpstreamContract
+from bollhav_provider.model import UpstreamContract
 
 EXACT, ENCAPSULATE, WHOLE = UpstreamContract.EXACT, UpstreamContract.ENCAPSULATE, UpstreamContract.WHOLE
-
-
-def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute("SET TimeZone TO 'UTC'")
-        return conn.execute(query).fetchall()  # type: ignore[call-overload]
-
-
-def state_of(dsn: str, model: Model) -> dict[str, str]:
-    """Return the status of each window by its local start."""
-    found = rows(dsn, f'SELECT since::text, status FROM z_bollhav."{model.state_table}" ORDER BY since')
-    return {str(since)[:13]: status for since, status in found}
 
 
 def test_a_run_loads_its_data_interval_and_nothing_else(library: str, run: Any) -> None:
@@ -31,10 +18,10 @@ def test_a_run_loads_its_data_interval_and_nothing_else(library: str, run: Any) 
     dag_run = run(build_dags([orders])["shop.orders"], "2024-01-03")
     assert dag_run.state == "success"
     assert states(dag_run) == {"prefill": "success", "unit.execute[0]": "success"}
-    assert state_of(library, orders) == {
-        "2024-01-01 00": "pending",
-        "2024-01-02 00": "applied",
-        "2024-01-03 00": "pending",
+    assert statuses(library, orders) == {
+        "2024-01-01": "pending",
+        "2024-01-02": "applied",
+        "2024-01-03": "pending",
     }
     assert rows(library, "SELECT at::text, n FROM shop.orders") == [("2024-01-02 00:00:00+00", 1)]
 
@@ -44,7 +31,7 @@ def test_the_parameters_since_and_until_are_the_window(library: str, run: Any) -
     conf = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-03T00:00:00Z"}
     dag_run = run(build_dags([orders])["shop.orders"], "2024-02-01", conf=conf)
     assert states(dag_run) == {"prefill": "success", "unit.execute[0]": "success", "unit.execute[1]": "success"}
-    assert list(state_of(library, orders).values()) == ["applied", "applied", "pending"]
+    assert list(statuses(library, orders).values()) == ["applied", "applied", "pending"]
 
 
 def test_units_of_a_run_share_tasks_as_the_model_says(library: str, run: Any) -> None:
@@ -81,9 +68,7 @@ def test_an_upstream_that_nobody_registered_fails_at_once_and_says_so_on_the_row
     dag_run = run(build_dags([report])["mart.report"], "2024-01-02")
     assert dag_run.state == "failed"
     assert states(dag_run)["unit.shop.orders[0]"] == "failed"
-    ((status, reason),) = rows(
-        library, f"SELECT status, blocked_reason FROM z_bollhav.\"{report.state_table}\" WHERE since = '2024-01-01'"
-    )
+    status, reason = state_rows(library, report, "status", "blocked_reason")[0]
     assert status == "blocked"
     assert reason == "STATE_001: upstream 'shop.orders' not registered"
 
@@ -103,9 +88,9 @@ def test_a_retry_does_not_reset_and_a_second_run_of_the_window_does(library: str
     orders = windowed("shop.orders")
     dag = build_dags([orders])["shop.orders"]
     run(dag, "2024-01-02")
-    first = rows(library, f"SELECT attempt FROM z_bollhav.\"{orders.state_table}\" WHERE since = '2024-01-01'")
+    first = state_rows(library, orders, "attempt")
     run(dag, "2024-02-01", conf={"since": "2024-01-01T00:00:00Z", "until": "2024-01-02T00:00:00Z"})
-    second = rows(library, f"SELECT attempt FROM z_bollhav.\"{orders.state_table}\" WHERE since = '2024-01-01'")
+    second = state_rows(library, orders, "attempt")
     assert second[0][0] > first[0][0]
 
 
@@ -116,7 +101,7 @@ def test_discover_does_only_what_is_outstanding(library: str, run: Any) -> None:
     conf = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-03T00:00:00Z", "state_mode": "discover"}
     dag_run = run(dag, "2024-02-01", conf=conf)
     assert states(dag_run) == {"prefill": "success", "unit.execute[0]": "success"}
-    assert list(state_of(library, orders).values()) == ["applied", "applied", "pending"]
+    assert list(statuses(library, orders).values()) == ["applied", "applied", "pending"]
 
 
 def test_mark_applied_records_state_and_moves_no_data(library: str, run: Any) -> None:
@@ -125,8 +110,8 @@ def test_mark_applied_records_state_and_moves_no_data(library: str, run: Any) ->
     dag_run = run(build_dags([orders])["shop.orders"], "2024-02-01", conf=conf)
     assert dag_run.state == "success"
     assert rows(library, "SELECT to_regclass('shop.orders')") == [(None,)]
-    marked = rows(library, f'SELECT status, marked_by IS NOT NULL FROM z_bollhav."{orders.state_table}" ORDER BY since')
-    assert marked[:2] == [("applied", True)] * 2
+    marked = state_rows(library, orders, "status", "marked_by")
+    assert [(status, by is not None) for status, by in marked[:2]] == [("applied", True)] * 2
 
 
 def test_a_dry_run_changes_nothing(library: str, run: Any) -> None:
@@ -136,11 +121,11 @@ def test_a_dry_run_changes_nothing(library: str, run: Any) -> None:
     assert rows(library, "SELECT to_regclass('shop.orders'), to_regnamespace('z_bollhav')") == [(None, None)]
 
 
-def test_a_window_outside_the_contract_runs_nothing_and_says_so(library: str, run: Any, caplog: Any) -> None:
+def test_a_window_outside_the_contract_runs_nothing_and_says_so(library: str, run: Any, capsys: Any) -> None:
     dag_run = run(build_dags([windowed("shop.orders")])["shop.orders"], "2025-06-01")
     assert dag_run.state == "success"
     assert states(dag_run)["prefill"] == "success"
-    assert "nothing to run" in caplog.text
+    assert "nothing to run" in capsys.readouterr().out
 
 
 def test_a_wrong_parameter_fails_without_a_retry(library: str, run: Any) -> None:

@@ -1,0 +1,262 @@
+"""Waiting for upstreams: the sensor, its trigger, and the one connection that everybody who waits shares."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from airflow_models import gated, windowed
+from airflow_testing import airflow_connection, forget_connections, rows, state_rows, states, statuses
+
+from bollhav_provider import run as core
+from bollhav_provider.dag_factory import build_dags
+from bollhav_provider.graph import build_graph
+from bollhav_provider.intervals import Interval, Unit, as_utc
+from bollhav_provider.model import Environment, Freshness, Model, UpstreamContract
+from bollhav_provider.state import GateRequest
+from bollhav_provider.triggers.questions import Questions
+from bollhav_provider.triggers.shared import GateRunner
+from bollhav_provider.triggers.upstream import UpstreamTrigger
+
+EXACT = UpstreamContract.EXACT
+ENV = Environment()
+
+
+def window(since: str, until: str) -> Interval:
+    return Interval(as_utc(f"{since}T00:00:00Z", "since"), as_utc(f"{until}T00:00:00Z", "until"))
+
+
+def load(dsn: str, model: Model, since: str, until: str) -> None:
+    """Do a window of a model without Airflow."""
+    graph, connections = build_graph([model]), core.DsnConnections(dsn)
+    spec = core.RunSpec(run=core.run_key(), window=window(since, until))
+    prepared = core.prepare(connections, graph, model, spec)
+    core.execute_units(connections, graph, model, prepared.units, spec)
+
+
+def register(dsn: str, model: Model) -> None:
+    """Make a model known to the library without loading anything of it."""
+    spec = core.RunSpec(run=core.run_key(), window=window("2024-01-01", "2024-01-02"))
+    core.prepare(core.DsnConnections(dsn), build_graph([model]), model, spec)
+
+
+def asks(model: str, since: str, until: str, level: UpstreamContract = UpstreamContract.ENCAPSULATE) -> Questions:
+    return Questions(ENV, requests=(GateRequest.of(model, level, window(since, until)),))
+
+
+def runner(dsn: str, statements: list[str] | None = None) -> GateRunner:
+    class Counting(psycopg.AsyncConnection[Any]):
+        async def execute(self, query: Any, *args: Any, **more: Any) -> Any:
+            if statements is not None:
+                statements.append(str(query))
+            return await super().execute(query, *args, **more)
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        return await Counting.connect(dsn, autocommit=True, application_name="gates")
+
+    return GateRunner(connect, ENV)
+
+
+def test_a_closed_gate_defers_and_its_row_says_why_until_the_upstream_commits(library: str, run: Any) -> None:
+    orders = windowed("shop.orders")
+    report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
+    register(library, orders)
+    seen: list[tuple[Any, ...]] = []
+
+    def upstream_commits() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            time.sleep(0.2)
+            try:
+                seen[:] = state_rows(library, report, "status", "blocked_reason")[:1]
+            except psycopg.errors.UndefinedTable:
+                continue
+            if seen and seen[0][0] == "blocked":
+                break
+        load(library, orders, "2024-01-01", "2024-01-02")
+
+    thread = threading.Thread(target=upstream_commits)
+    thread.start()
+    dag_run = run(build_dags([orders, report])["mart.report"], "2024-01-02")
+    thread.join()
+    assert seen == [
+        (
+            "blocked",
+            "STATE_002: upstream 'shop.orders' (exact) missing [2024-01-01T00:00Z, 2024-01-02T00:00Z)",
+        )
+    ]
+    assert set(states(dag_run).values()) == {"success"}
+    assert statuses(library, report)["2024-01-01"] == "applied"
+
+
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_the_other_modes_look_again_by_themselves(library: str, run: Any, mode: str) -> None:
+    orders = windowed("shop.orders")
+    report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
+    register(library, orders)
+    timer = threading.Timer(1.5, load, (library, orders, "2024-01-01", "2024-01-02"))
+    timer.start()
+    dags = build_dags([orders, report], sensor_args={"mode": mode, "poke_interval": 0.3})
+    dag_run = run(dags["mart.report"], "2024-01-02")
+    timer.join()
+    assert set(states(dag_run).values()) == {"success"}
+
+
+@pytest.mark.parametrize(("soft_fail", "end"), [(False, "failed"), (True, "skipped")])
+def test_a_sensor_whose_time_is_out_fails_or_skips(library: str, run: Any, soft_fail: bool, end: str) -> None:
+    orders = windowed("shop.orders")
+    report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
+    register(library, orders)
+    how = {"mode": "poke", "poke_interval": 0.2, "timeout": 0.5, "soft_fail": soft_fail}
+    dag_run = run(build_dags([orders, report], sensor_args=how)["mart.report"], "2024-01-02")
+    assert states(dag_run)["unit.shop.orders[0]"] == end
+
+
+def test_a_sensor_in_a_dag_of_ones_own_waits_for_the_runs_window(library: str, run: Any) -> None:
+    import pendulum
+    from airflow.providers.common.compat.sdk import DAG
+
+    from bollhav_provider.sensors import UpstreamSensor
+    from bollhav_provider.version_compat import cron_intervals
+
+    orders = windowed("shop.orders")
+    register(library, orders)
+    with DAG("own", schedule=cron_intervals("@daily", "UTC"), start_date=pendulum.datetime(2024, 1, 1)) as dag:
+        UpstreamSensor(task_id="orders", model="shop.orders", contract="encapsulate", freshness=timedelta(days=1))
+    timer = threading.Timer(1.5, load, (library, orders, "2024-01-02", "2024-01-03"))
+    timer.start()
+    dag_run = run(dag, "2024-01-03")
+    timer.join()
+    assert states(dag_run) == {"orders": "success"}
+
+
+def test_a_trigger_carries_nothing_secret(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_BOLLHAV_DEFAULT", json.dumps(airflow_connection(library, password="hunter2")))
+    questions = asks("shop.orders", "2024-01-01", "2024-01-02")
+    path, arguments = UpstreamTrigger(conn_id="bollhav_default", poll_interval=3, **questions.to_json()).serialize()
+    assert path == "bollhav_provider.triggers.upstream.UpstreamTrigger"
+    text = json.dumps(arguments)
+    assert "hunter2" not in text
+    assert "postgres" not in text
+    again = UpstreamTrigger(**json.loads(text))
+    assert again.serialize() == (path, json.loads(text))
+    assert Questions.from_json(again._asked()) == questions
+
+
+def test_questions_survive_json_with_their_units() -> None:
+    from bollhav_provider.state import GateWatch
+
+    report = windowed("mart.report", upstream=(gated("shop.orders", EXACT, freshness=Freshness(within="1d")),))
+    unit = Unit(window("2024-01-01", "2024-01-02"))
+    questions = Questions(ENV, watches=(GateWatch.of(report, ENV, unit),), source="shop.orders")
+    assert Questions.from_json(json.loads(json.dumps(questions.to_json()))) == questions
+    assert questions.upstreams == ("shop.orders",)
+
+
+async def drained(trigger: UpstreamTrigger) -> list[Any]:
+    return [event async for event in trigger.run()]
+
+
+def test_a_trigger_whose_gate_is_open_ends_the_task_itself(library: str) -> None:
+    orders = windowed("shop.orders")
+    load(library, orders, "2024-01-01", "2024-01-02")
+    questions = asks("shop.orders", "2024-01-01", "2024-01-02")
+    (event,) = asyncio.run(drained(UpstreamTrigger(finish=True, **questions.to_json())))
+    assert type(event).__name__ == "TaskSuccessEvent"
+    (event,) = asyncio.run(drained(UpstreamTrigger(**questions.to_json())))
+    assert event.payload == {"status": "open", "reason": ""}
+
+
+def test_a_trigger_on_what_can_never_open_says_so(library: str) -> None:
+    register(library, windowed("shop.orders"))
+    questions = asks("shop.nobody", "2024-01-01", "2024-01-02")
+    (event,) = asyncio.run(drained(UpstreamTrigger(finish=True, **questions.to_json())))
+    assert event.payload["status"] == "hard"
+    assert event.payload["reason"] == "STATE_001: upstream 'shop.nobody' not registered"
+
+
+def test_a_trigger_without_a_connection_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_BOLLHAV_DEFAULT", raising=False)
+    monkeypatch.delenv("BOLLHAV_DSN", raising=False)
+    forget_connections()
+    questions = asks("shop.orders", "2024-01-01", "2024-01-02")
+    (event,) = asyncio.run(drained(UpstreamTrigger(**questions.to_json())))
+    assert event.payload["status"] == "error"
+    assert "AIRFLOW_CONN_BOLLHAV_DEFAULT" in event.payload["reason"]
+
+
+def test_a_thousand_gates_share_one_connection_and_a_statement_a_look(db: str) -> None:
+    orders = windowed("shop.orders")
+    register(db, orders)
+    statements: list[str] = []
+
+    async def wait() -> tuple[float, int]:
+        shared = runner(db, statements)
+        questions = [asks("shop.orders", f"2024-01-0{1 + n % 3}", f"2024-01-0{2 + n % 3}") for n in range(1000)]
+        tasks = [asyncio.create_task(shared.wait(q, 60.0)) for q in questions]
+        await asyncio.sleep(1.0)
+        connections = rows(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gates'")[0][0]
+        before = time.monotonic()
+        await asyncio.to_thread(load, db, orders, "2024-01-01", "2024-01-04")
+        answers = await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        assert all(answer.open for answer in answers)
+        return time.monotonic() - before, connections
+
+    took, connections = asyncio.run(wait())
+    assert connections == 1
+    assert len(statements) < 20
+    assert took < 10
+
+
+def test_a_commit_wakes_at_once_however_long_the_poll_interval_is(db: str) -> None:
+    orders = windowed("shop.orders")
+    register(db, orders)
+
+    async def wait() -> float:
+        task = asyncio.create_task(runner(db).wait(asks("shop.orders", "2024-01-01", "2024-01-02"), 600.0))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(load, db, orders, "2024-01-01", "2024-01-02")
+        committed = time.monotonic()
+        await asyncio.wait_for(task, 20)
+        return time.monotonic() - committed
+
+    assert asyncio.run(wait()) < 2
+
+
+def test_a_cut_connection_is_made_again_and_nobody_is_lost(db: str) -> None:
+    orders = windowed("shop.orders")
+    register(db, orders)
+
+    async def wait() -> None:
+        task = asyncio.create_task(runner(db).wait(asks("shop.orders", "2024-01-01", "2024-01-02"), 0.3))
+        await asyncio.sleep(0.5)
+        killed = rows(
+            db, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'gates'"
+        )
+        assert killed == [(1,)]
+        await asyncio.to_thread(load, db, orders, "2024-01-01", "2024-01-02")
+        answer = await asyncio.wait_for(task, 20)
+        assert answer.open
+
+    asyncio.run(wait())
+
+
+def test_who_waits_no_longer_holds_no_connection(db: str) -> None:
+    register(db, windowed("shop.orders"))
+
+    async def wait() -> int:
+        task = asyncio.create_task(runner(db).wait(asks("shop.orders", "2024-01-01", "2024-01-02"), 60.0))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0.8)
+        found: int = rows(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gates'")[0][0]
+        return found
+
+    assert asyncio.run(wait()) == 0
