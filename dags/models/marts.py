@@ -7,6 +7,7 @@ from datetime import timedelta
 import polars as pl
 
 from bollhav_provider import (
+    AirflowOptions,
     Batch,
     Column,
     Freshness,
@@ -163,6 +164,8 @@ leaderboard = Model(
         GROUP BY carrier
     """,
     state=State(),
+    # Left to itself it would follow every single load of carrier_day; here somebody asks for it.
+    airflow=AirflowOptions(schedule=None),
     tags=["demo", "mart"],
 )
 
@@ -187,5 +190,7 @@ busiest_routes = Model(
         FROM {flight_weather}
         GROUP BY origin, dest
     """,
+    state=State(),
+    airflow=AirflowOptions(schedule=None),
     tags=["demo", "mart"],
 )

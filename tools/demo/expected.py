@@ -19,6 +19,7 @@ from tools.console import Sentence
 
 _FIRST_DAY = date(2013, 1, 1)
 _HOUR = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ", time_unit="us", time_zone="UTC")
+_TIMELESS = ("ref.airlines", "ref.airports", "ref.regions", "mart.leaderboard", "mart.busiest_routes")
 _KEY = ["time_hour", "carrier", "flight", "origin", "dest"]
 
 
@@ -139,5 +140,5 @@ def windows(days: int) -> dict[str, int]:
     # The clocks of New York went forward on 10 March and back on 3 November 2013.
     hours += (end > date(2013, 11, 3)) - (end > date(2013, 3, 10))
     daily = dict.fromkeys(("raw.flights", "mart.flight_weather", "mart.carrier_day", "mart.carrier_to_date"), days)
-    timeless = dict.fromkeys(("ref.airlines", "ref.airports", "ref.regions", "mart.leaderboard"), 1)
+    timeless = dict.fromkeys(_TIMELESS, 1)
     return {"raw.weather": hours} | daily | timeless

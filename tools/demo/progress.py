@@ -83,13 +83,9 @@ def table_of_counts(counts: dict[str, Counts], rows: dict[str, int] | None, days
     for name in ("windows", "applied", "blocked", "error", *(["rows"] if rows is not None else [])):
         table.add_column(name, justify="right")
     for model, kind in MODELS.items():
-        mine, all_of_them = counts.get(model), wanted.get(model)
-        if all_of_them is None:
-            cells = ["-", "registered" if mine else "", "", ""]
-        else:
-            mine = mine or Counts()
-            done = f"[green]{mine.applied}[/]" if mine.applied == all_of_them else str(mine.applied)
-            cells = [str(all_of_them), done, str(mine.blocked), f"[red]{mine.error}[/]" if mine.error else "0"]
+        mine, all_of_them = counts.get(model, Counts()), wanted[model]
+        done = f"[green]{mine.applied}[/]" if mine.applied == all_of_them else str(mine.applied)
+        cells = [str(all_of_them), done, str(mine.blocked), f"[red]{mine.error}[/]" if mine.error else "0"]
         table.add_row(model, kind, *cells, *([f"{rows.get(model, 0):,}"] if rows is not None else []))
     return table
 
