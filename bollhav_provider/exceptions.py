@@ -6,8 +6,7 @@ or column, the value, the rule and the remedy. Whether trying again can help is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class BollhavError(Exception):
@@ -29,8 +28,7 @@ class GridError(BollhavError, ValueError):
     """A chunk that is no grid: six fields, never firing, an unknown zone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with one definition."""
 
     model: str
@@ -118,7 +116,7 @@ class RowsRefusedError(DataError):
     ) -> None:
         self.model, self.column, self.reason, self.remedy = model, column, reason, remedy
         self.count, self.samples = count, samples
-        rows = "" if count is None else f" in {count} {'row' if count == 1 else 'rows'}"
+        rows = "" if count is None else f" ({count} {'row' if count == 1 else 'rows'})"
         shown = f": {'; '.join(samples)}" if samples else ""
         super().__init__(f"{model}: column {column!r} {reason}{rows}{shown}. Remedy: {remedy}.")
 

@@ -23,7 +23,7 @@ LIBRARY_SCHEMA = "z_bollhav"
 _PART = r"[A-Za-z0-9_]+"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Environment:
     """Where a run writes and reads; without any suffix it is production.
 

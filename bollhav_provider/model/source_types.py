@@ -11,7 +11,7 @@ from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict, Wo
 
 with warnings.catch_warnings():
     # A field may be called "schema" although pydantic once had a method of that name.
-    warnings.filterwarnings("ignore", message='Field name "schema"')
+    warnings.simplefilter("ignore", UserWarning)
 
     class SourceModel(Definition):
         """A relation: another model, or any table or view. Only it can gate, and only it has a name in SQL."""

@@ -50,7 +50,7 @@ class KeyConstraint(NamedTuple):
 
 # A field may be called "schema" although pydantic once had a method of that name.
 with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message='Field name "schema"')
+    warnings.simplefilter("ignore", UserWarning)
 
     class Target(Definition):
         """The table or view that a model makes, and how rows are written to it."""
