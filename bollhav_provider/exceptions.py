@@ -59,6 +59,19 @@ class GraphError(DefinitionError):
     """Definitions that are each right but do not fit together."""
 
 
+class SelectionError(BollhavError, ValueError):
+    """A tag expression that cannot be read.
+
+    Attributes:
+        expression: as written.
+        column: where, from 1.
+    """
+
+    def __init__(self, expression: str, column: int, message: str) -> None:
+        self.expression, self.column = expression, column
+        super().__init__(f"tags: {expression!r}: column {column}: {message}")
+
+
 class StateError(BollhavError):
     """The state library refused, or cannot do, what was asked."""
 

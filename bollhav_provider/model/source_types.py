@@ -21,6 +21,9 @@ with warnings.catch_warnings():
         catalog: str | None = Field(
             default=None, description="The relation's database, where the source's name has none."
         )
+        external: bool = Field(
+            default=False, description="It is made elsewhere: no model of this project is meant, whatever the names."
+        )
         dsn_env_var: str | None = Field(default=None, description="Environment variable with the DSN to read it with.")
         conn_id: str | None = Field(default=None, description="Airflow connection to read it with.")
         read_query: str | None = Field(
