@@ -1,0 +1,209 @@
+"""Finding the models of a folder: Python modules and YAML documents."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+from bollhav_provider.exceptions import DefinitionError, Problem
+from bollhav_provider.graph.modules import import_file, make_importable, modules_by_file, prepare
+from bollhav_provider.graph.origins import remember
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Model
+
+__all__ = ["Discovery", "DiscoveryError", "discover"]
+
+_PYTHON, _YAML = ".py", (".yaml", ".yml")
+#: How deep models are looked for in lists and dicts of a module.
+_MAX_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class DiscoveryError:
+    """A file whose models cannot be used.
+
+    Attributes:
+        path: the file.
+        line: where in it, from 1; None when no line is to blame.
+        message: what is wrong.
+        problems: the same, one by one, where definitions were refused.
+    """
+
+    path: Path
+    line: int | None
+    message: str
+    problems: tuple[Problem, ...] = ()
+
+    def __str__(self) -> str:
+        place = str(self.path) if self.line is None else f"{self.path}:{self.line}"
+        # Problems of YAML documents say their own line.
+        return self.message if self.message.startswith(f"{self.path}:") else f"{place}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What a folder holds.
+
+    Attributes:
+        models: in order of full name, each once.
+        errors: one a broken file, in order of path.
+    """
+
+    models: tuple[Model, ...] = ()
+    errors: tuple[DiscoveryError, ...] = ()
+
+
+def discover(path: str | os.PathLike[str]) -> Discovery:
+    """Find all models below a folder, or in one file.
+
+    In Python every module-level :class:`Model` counts, also in lists, tuples and dicts, each once even when
+    other modules import it. In YAML each document is one model. A file that fails breaks only its own models.
+    The result does not depend on the order in which the file system lists files.
+
+    Args:
+        path: the folder or file. Hidden files and ``__pycache__`` are left out.
+    """
+    root = Path(path)
+    if not root.exists():
+        return Discovery(
+            errors=(DiscoveryError(root, None, "there is no such file or folder; correct the path"),)
+        )
+    real_root = root.resolve()
+    make_importable(real_root)
+    prepare(real_root)
+    errors: list[DiscoveryError] = []
+    modules: dict[Path, ModuleType] = {}
+    models: list[tuple[Model, Path]] = []
+    for file in _files(root):
+        if file.suffix == _PYTHON:
+            module = _read_python(file, modules_by_file(real_root) if not modules else {}, errors)
+            if module is not None:
+                modules[file] = module
+        else:
+            models += ((model, file) for model in _read_yaml(file, errors))
+    models += _module_models(modules, real_root)
+    return Discovery(_each_once(models), tuple(sorted(errors, key=lambda error: str(error.path))))
+
+
+def _files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+        found += [
+            Path(folder, name)
+            for name in names
+            if name.endswith((_PYTHON, *_YAML)) and not name.startswith(".")
+        ]
+    return sorted(found, key=lambda file: file.relative_to(root).parts)
+
+
+def _each_once(models: Iterable[tuple[Model, Path]]) -> tuple[Model, ...]:
+    found: dict[int, tuple[str, str, int, Model]] = {}
+    for position, (model, file) in enumerate(models):
+        found.setdefault(id(model), (model.full_name, str(file), position, model))
+    return tuple(entry[-1] for entry in sorted(found.values(), key=lambda entry: entry[:-1]))
+
+
+# Python
+
+
+def _read_python(
+    file: Path, loaded: dict[Path, list[ModuleType]], errors: list[DiscoveryError]
+) -> ModuleType | None:
+    path = file.resolve()
+    try:
+        return import_file(path, loaded)
+    except (Exception, SystemExit) as error:  # whatever a definition file raises is about that file alone
+        errors.append(_python_error(file, path, error))
+        return None
+
+
+def _python_error(file: Path, path: Path, error: BaseException) -> DiscoveryError:
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path:
+        return DiscoveryError(file, error.lineno, f"{type(error).__name__}: {error.msg}")
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen importlib", str(Path(__file__).parent)))
+    ]
+    own = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
+    line = own[-1] if own else None
+    if isinstance(error, DefinitionError):
+        return DiscoveryError(file, line, str(error), error.problems)
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError):
+        text = f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    elif frames and Path(frames[-1].filename).resolve() != path:
+        text += f" ({frames[-1].filename}:{frames[-1].lineno})"
+    return DiscoveryError(file, line, text)
+
+
+def _module_models(modules: Mapping[Path, ModuleType], root: Path) -> Iterator[tuple[Model, Path]]:
+    """Yield the models of modules; one that a module merely imports belongs to the file that it is from."""
+    everything = modules_by_file(root)
+    own = {file: dict(_named_models(module)) for file, module in modules.items()}
+    # The same file imported under a second name made the same models a second time.
+    copies: dict[int, Model] = {}
+    for file, found in own.items():
+        for other in everything.get(file.resolve(), ()):
+            if other is not modules[file]:
+                for name, model in _named_models(other):
+                    if name in found:
+                        copies[id(model)] = found[name]
+    for file in sorted(own, key=lambda file: _depends_on(modules[file], modules)):
+        for name, model in own[file].items():
+            if id(model) not in copies:
+                remember(model, file, name=re.split(r"[\[.]", name, maxsplit=1)[0])
+                yield model, file
+
+
+def _depends_on(module: ModuleType, modules: Mapping[Path, ModuleType]) -> tuple[bool, str]:
+    """Sort packages' ``__init__`` last: they re-export what their modules define."""
+    return Path(module.__file__ or "").name == "__init__.py", module.__name__
+
+
+def _named_models(module: ModuleType) -> Iterator[tuple[str, Model]]:
+    for name, value in list(vars(module).items()):
+        if not name.startswith("__"):
+            yield from _models_in(value, name, 0)
+
+
+def _models_in(value: object, name: str, depth: int) -> Iterator[tuple[str, Model]]:
+    from bollhav_provider.model import Model
+
+    if isinstance(value, Model):
+        yield name, value
+    elif depth < _MAX_DEPTH and type(value) in (list, tuple, dict):
+        items: Iterable[tuple[object, object]]
+        items = value.items() if isinstance(value, dict) else enumerate(cast("list[object]", value))
+        for key, item in list(items):
+            yield from _models_in(item, f"{name}[{key!r}]", depth + 1)
+
+
+# YAML
+
+
+def _read_yaml(file: Path, errors: list[DiscoveryError]) -> list[Model]:
+    from bollhav_provider.model.yaml import load_yaml
+
+    try:
+        models = load_yaml(file)
+    except DefinitionError as error:
+        match = re.match(rf"{re.escape(str(file))}:(\d+)", str(error))
+        errors.append(DiscoveryError(file, int(match[1]) if match else None, str(error), error.problems))
+        return []
+    except OSError as error:
+        errors.append(DiscoveryError(file, None, f"{error.strerror or error}; make the file readable"))
+        return []
+    for model in models:
+        remember(model, file)
+    return models

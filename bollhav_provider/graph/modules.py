@@ -1,0 +1,183 @@
+"""Importing Python definition files so that they and the user's own imports see the same module objects.
+
+A file is imported under the name that an ``import`` statement would give it, where there is one. That way
+``from models.raw import flights`` in one definition file and the discovery of ``models/raw.py`` meet in one
+module, and each model exists once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+__all__ = ["import_file", "make_importable", "modules_by_file", "prepare"]
+
+# What this module has imported: file to (name in sys.modules, module, digest of the text).
+_imported: dict[Path, tuple[str, ModuleType, bytes]] = {}
+#: Files that are being imported right now; a definition file may itself discover its folder.
+_in_progress: set[Path] = set()
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles the text itself: byte code is trusted by second and size, which an edit can leave as they were."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def make_importable(root: Path) -> None:
+    """Append to ``sys.path`` what definition files import from: the folder beside which they lie, and their
+    own.
+
+    Airflow does the same with its DAG folder; here it makes the command line and tests agree with it.
+    """
+    folder = root if root.is_dir() else root.parent
+    have = {_real(entry) for entry in sys.path}
+    for entry in dict.fromkeys((root.parent, folder)):
+        if entry not in have:
+            sys.path.append(str(entry))
+
+
+def prepare(root: Path) -> None:
+    """Forget what was imported from below ``root`` if any of it has changed: a file may have imported another."""
+    importlib.invalidate_caches()
+    below = [path for path in _imported if path == root or root in path.parents]
+    if all(_digest(path) == _imported[path][2] for path in below):
+        return
+    for path in below:
+        name, module, _ = _imported.pop(path)
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+
+
+def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
+    """Return the modules that are loaded from files below ``root``, whoever imported them."""
+    found: dict[Path, list[ModuleType]] = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(module, ModuleType) and isinstance(file, str) and file.endswith(".py"):
+            path = _real(file)
+            if path == root or root in path.parents:
+                found.setdefault(path, []).append(module)
+    return found
+
+
+def import_file(path: Path, loaded: dict[Path, list[ModuleType]]) -> ModuleType | None:
+    """Import a file, once.
+
+    Args:
+        path: the file, resolved.
+        loaded: what :func:`modules_by_file` returned; a module that is there is not executed again.
+
+    Returns:
+        The module, or None while the very same file is being imported further up.
+
+    Raises:
+        Exception: whatever the file raises.
+    """
+    if path in _imported:
+        return _imported[path][1]
+    if path in _in_progress:
+        return None
+    name = _name_of(path)
+    if name is not None and (module := sys.modules.get(name)) is not None and _is_from(module, path):
+        return module
+    if others := loaded.get(path):
+        return others[0]
+    _in_progress.add(path)
+    try:
+        return _execute(path, name)
+    finally:
+        _in_progress.discard(path)
+
+
+def _execute(path: Path, name: str | None) -> ModuleType:
+    digest = _digest(path)
+    name = _free(path, name)
+    locations = [str(path.parent)] if path.name == "__init__.py" else None
+    loader = _FromSource(name, str(path))
+    spec = importlib.util.spec_from_file_location(
+        name, path, loader=loader, submodule_search_locations=locations
+    )
+    assert isinstance(spec, ModuleSpec)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    parent, _, last = name.rpartition(".")
+    if parent and parent in sys.modules:
+        setattr(sys.modules[parent], last, module)
+    _imported[path] = (name, module, digest)
+    return module
+
+
+def _free(path: Path, name: str | None) -> str:
+    """Return the name to import a file under: its own, or a made-up one where that is taken."""
+    if name is not None:
+        mine = {file for file, (taken, _, _) in _imported.items() if taken == name}
+        for other in (
+            mine
+        ):  # of an earlier discovery of another folder; the present one's imports must find the present file
+            _, module, _ = _imported.pop(other)
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+        if name not in sys.modules:
+            parent = name.rpartition(".")[0]
+            if parent:
+                importlib.import_module(parent)
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.origin is not None and _real(spec.origin) == path:
+                return name
+    return f"_bollhav_{path.stem}_{blake2b(str(path).encode(), digest_size=8).hexdigest()}"
+
+
+def _name_of(path: Path) -> str | None:
+    """Return the dotted name under which an import statement would find a file, or None."""
+    parts = [] if path.name == "__init__.py" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    entries = {entry: position for position, entry in reversed(list(enumerate(map(_real, sys.path))))}
+    above = [entry for entry in (folder, *folder.parents) if entry in entries]
+    if not above:
+        return None
+    # The entry that comes first in sys.path is the one by which the user's imports are written.
+    entry = min(above, key=lambda candidate: entries[candidate])
+    parts = [*folder.relative_to(entry).parts, *parts]
+    return ".".join(parts) if parts and all(part.isidentifier() for part in parts) else None
+
+
+def _is_from(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and _real(file) == path
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        return blake2b(path.read_bytes(), digest_size=16).digest()
+    except OSError:
+        return b""
+
+
+def _real(path: str | Path) -> Path:
+    try:
+        return Path(path).resolve()
+    except (OSError, ValueError):
+        return Path(path)
+
+
+def members(modules: Iterable[ModuleType]) -> Iterator[tuple[str, object]]:
+    """Yield the names and values of modules, in the order in which they were assigned."""
+    for module in modules:
+        yield from list(vars(module).items())
