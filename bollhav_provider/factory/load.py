@@ -72,8 +72,16 @@ def _read(models: Any, base: Path) -> tuple[list[Model], dict[str, str]]:
         discovery = discover(path if path.is_absolute() else base / path)
         found += discovery.models
         for error in discovery.errors:
-            broken[str(error.path)] = str(error)
+            broken[_shown(error.path, base)] = str(error)
     return found, broken
+
+
+def _shown(path: Path, base: Path) -> str:
+    """Return a file's path as it is named in the UI: the same on every machine where it can be."""
+    try:
+        return path.resolve().relative_to(base).as_posix()
+    except ValueError:
+        return path.as_posix()
 
 
 def _selected(graph: Graph, select: str | None) -> tuple[Model, ...]:

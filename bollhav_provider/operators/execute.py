@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid5
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -14,6 +15,7 @@ from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.operators.base import ModelOperator, time_outs, unit_label, units_of
 from bollhav_provider.operators.run_context import (
     RUN_KEY,
+    clear_number,
     environment,
     first_clear,
     run_settings,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from bollhav_provider.run import Connections, RunSpec, UnitOutcome
 
 WhenClosed = Literal["wait", "skip", "fail"]
+#: Of a unit's attempts, how many are looked through for those of one task.
+_MOST_ATTEMPTS = 1000
 #: How many windows an asset's event names one by one; more are given as the range from the first to the last.
 _MOST_WINDOWS = 100
 
@@ -44,8 +48,8 @@ class ExecuteOperator(ModelOperator):
         prefill_task_id: the task whose XCom holds the run's specification; None to make one from this task's
             context.
         asset: the model's asset; its event carries the windows.
-        when_closed: what a gate that is closed after all does: ``wait`` without a slot (the default), ``skip`` the task,
-            or ``fail`` it, to be retried.
+        when_closed: what happens at a gate that is closed after all: ``wait`` without a slot (the default), ``skip``
+            the task, or ``fail`` it, to be retried.
         wait_timeout: seconds after which a wait gives up and the task fails; as configured, a week.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
     """
@@ -70,6 +74,7 @@ class ExecuteOperator(ModelOperator):
         self.asset = asset
         self.when_closed = when_closed
         self.wait_timeout = wait_timeout
+        self._cleared_at_prefill = 0
 
     @property
     def label(self) -> str:
@@ -79,7 +84,7 @@ class ExecuteOperator(ModelOperator):
     def execute(self, context: Mapping[str, Any]) -> list[dict[str, Any]]:
         with self._working():
             connections = self.connect(run_settings(context))
-            spec, todo = self._plan(context)
+            spec, todo = self._plan(context, connections)
             outcomes, closed = self._work(context, connections, spec, todo)
         if closed and self.when_closed == "wait":
             self._wait_for(spec, closed)
@@ -89,10 +94,10 @@ class ExecuteOperator(ModelOperator):
         self._tell(context, spec, outcomes)
         return [outcome.to_json() for outcome in outcomes]
 
-    def _plan(self, context: Mapping[str, Any]) -> tuple[RunSpec, list[Unit]]:
+    def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
         """Return the run and the units of it that this task does."""
         spec, todo = self._spec(context), units_of(self.units)
-        self._redo_after_clear(context, spec, todo)
+        self._redo_after_clear(context, connections, spec, todo)
         return spec, todo
 
     def resume(self, context: Mapping[str, Any], event: Any = None) -> list[dict[str, Any]]:
@@ -153,14 +158,39 @@ class ExecuteOperator(ModelOperator):
         if ti is not None and self.prefill_task_id is not None:
             given = ti.xcom_pull(task_ids=self.prefill_task_id, key=RUN_KEY, map_indexes=None)
         if given:
+            self._cleared_at_prefill = int(given.get("clear_number") or 0)
             spec = RunSpec.from_json(given)
             mine = task_run(context)
             return replace(spec, run=replace(mine, run_id=spec.run.run_id))
         settings = run_settings(context)
         return RunSpec.from_settings(settings, task_run(context), environment(settings), None)
 
-    def _redo_after_clear(self, context: Mapping[str, Any], spec: RunSpec, todo: list[Unit]) -> None:
-        """Invalidate this batch's windows when a person cleared this task and not its whole run."""
+    def _redo_after_clear(
+        self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, todo: list[Unit]
+    ) -> None:
+        """Invalidate this task's own windows when a person cleared it, and not its whole run.
+
+        A cleared run has invalidated already, in its prefill; a retry never does. In ``discover`` a cleared task
+        does what is outstanding, like any other.
+        """
+        first = first_clear(context) + 1
+        if first == 1 or spec.mode == "discover" or spec.state_disabled or not self.model.is_tracked:
+            return
+        from bollhav_provider.state import attempts, reset
+
+        name = spec.env.table(self.model.identity).full_name
+        again = replace(spec.run, run_id=uuid5(spec.run.run_id, f"{spec.run.task_id} from try {first}"))
+        cleared_since = clear_number(context) > self._cleared_at_prefill
+        with connections.state(self.model) as conn:
+            for unit in todo:
+                tries = [
+                    attempt.try_number or 0
+                    for attempt in attempts(conn, spec.env, name, unit=unit, limit=_MOST_ATTEMPTS)
+                    if attempt.run_id == spec.run.run_id and attempt.task_id == spec.run.task_id
+                ]
+                # Tries from before the clear under the id of this very run: its prefill was not cleared with it.
+                if any(number < first for number in tries) or (not tries and cleared_since):
+                    reset(conn, self.model, spec.env, again, unit.window, "bulldozer")
 
     def _wait_for(self, spec: RunSpec, closed: list[Unit]) -> None:
         """Give the slot back until the gates of ``closed`` open."""

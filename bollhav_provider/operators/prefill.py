@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from bollhav_provider.operators.base import ModelOperator
 from bollhav_provider.operators.run_context import (
     RUN_KEY,
+    clear_number,
     environment,
     first_clear,
     run_settings,
@@ -58,7 +59,8 @@ class PrefillOperator(ModelOperator):
             spec, units = prepare_run(self, context, settings)
             ti = context.get("ti")
             if ti is not None:
-                ti.xcom_push(key=RUN_KEY, value=spec.to_json() | {"model": stand_in_json(self.model)})
+                more = {"model": stand_in_json(self.model), "clear_number": clear_number(context)}
+                ti.xcom_push(key=RUN_KEY, value=spec.to_json() | more)
             per_task = self.units_per_task or (self.model.batching.units_per_task if self.model.batching else 1)
             divided = batches(units, per_task, settings.max_map_length)
             return [[unit.to_json() for unit in batch] for batch in divided]

@@ -105,6 +105,11 @@ def first_clear(context: Mapping[str, Any]) -> int:
     return generation(ti, getattr(getattr(ti, "task", None), "retries", None)) - 1
 
 
+def clear_number(context: Mapping[str, Any]) -> int:
+    """Return how often something of this DAG run was cleared, as far as Airflow tells."""
+    return int(getattr(context.get("dag_run"), "clear_number", None) or 0)
+
+
 def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datetime]) -> ResolvedWindow:
     """Return what the run covers: its parameters since and until, else its data interval, else the latest
     window.

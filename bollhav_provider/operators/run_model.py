@@ -14,7 +14,7 @@ from bollhav_provider.operators.run_context import run_settings
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Unit
     from bollhav_provider.model import Model
-    from bollhav_provider.run import RunSpec
+    from bollhav_provider.run import Connections, RunSpec
 
 
 class RunModelOperator(ExecuteOperator):
@@ -33,7 +33,7 @@ class RunModelOperator(ExecuteOperator):
         kwargs.setdefault("trigger_rule", "all_success")
         super().__init__(**kwargs)
 
-    def _plan(self, context: Mapping[str, Any]) -> tuple[RunSpec, list[Unit]]:
+    def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
         spec, units = prepare_run(self, context, run_settings(context))
         return spec, list(units)
 

@@ -83,3 +83,43 @@ def state_rows(dsn: str, model: Model, *columns: str) -> list[tuple[Any, ...]]:
 def statuses(dsn: str, model: Model) -> dict[str, str]:
     """Return the status of each of a model's daily windows, by its day in UTC."""
     return {since.date().isoformat(): status for since, status in state_rows(dsn, model, "since", "status")}
+
+
+def clear(dag_run: Any, *names: str) -> None:
+    """Clear tasks of a run as the UI does: ``clear(dag_run, "unit.execute[1]")``."""
+    from airflow.models.taskinstance import clear_task_instances
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        clear_task_instances([_instance(session, dag_run, name) for name in names], session)
+
+
+def again(dag: Any, dag_run: Any, name: str) -> str:
+    """Run one task of a run in this process as the scheduler would run it next; returns its state."""
+    from airflow.sdk.definitions.dag import _run_task
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        ti = _instance(session, dag_run, name)
+        ti.try_number += 1
+        session.commit()
+        _run_task(ti=ti, task=dag.get_task(ti.task_id), run_triggerer=True)
+        session.commit()
+    with create_session() as session:
+        state = _instance(session, dag_run, name).state
+        return str(getattr(state, "value", state))
+
+
+def _instance(session: Any, dag_run: Any, name: str) -> Any:
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import select
+
+    task_id, _, index = name.partition("[")
+    map_index = int(index.rstrip("]")) if index else -1
+    query = select(TaskInstance).where(
+        TaskInstance.dag_id == dag_run.dag_id,
+        TaskInstance.run_id == dag_run.run_id,
+        TaskInstance.task_id == task_id,
+        TaskInstance.map_index == map_index,
+    )
+    return session.scalars(query).one()
