@@ -14,6 +14,8 @@ _TEXT = {"type": "string"}
 
 def model_schema() -> dict[str, Any]:
     """Return the JSON Schema of one YAML document."""
+    from pydantic import VERSION
+
     from bollhav_provider.model.model import Model
 
     schema = Model.model_json_schema(mode="validation")
@@ -36,7 +38,13 @@ def model_schema() -> dict[str, Any]:
             "beside the document."
         ),
     }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Model"}
+    version = ".".join(VERSION.split(".")[:2])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": f"Written with pydantic {version}",
+        **schema,
+        "title": "Model",
+    }
 
 
 def schema_text() -> str:

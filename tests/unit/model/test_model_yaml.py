@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from pydantic import VERSION
 
 from bollhav_provider import (
     Batch,
@@ -256,9 +258,12 @@ def test_what_is_no_utf8_is_said(tmp_path: Path) -> None:
 
 
 def test_the_published_schema_is_that_of_the_classes() -> None:
-    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), (
-        "write it anew: python -m bollhav_provider.model.schema"
-    )
+    published = SCHEMA_FILE.read_text(encoding="utf-8")
+    written_with = json.loads(published)["$comment"].rpartition(" ")[2]
+    if [int(part) for part in VERSION.split(".")[:2]] < [int(part) for part in written_with.split(".")]:
+        pytest.skip(f"pydantic {VERSION} writes the same schema in other words than {written_with}")
+    made = re.sub(r"Written with pydantic [\d.]+", f"Written with pydantic {written_with}", schema_text())
+    assert published == made, "write it anew: python -m bollhav_provider.model.schema"
 
 
 def schema() -> Any:
