@@ -87,6 +87,7 @@ def register(conn: Conn, model: Model, env: Environment) -> LibraryEntry | None:
     if model.is_tracked:
         ensure_state_table(conn, ref)
         coverage.install(conn, ref)
+        _keep_upstreams(conn, model, env)
     query = sql.SQL(
         """
         INSERT INTO {library} AS l (full_name, upstream, sources, model_type, state_schema, state_table,
@@ -114,6 +115,19 @@ def register(conn: Conn, model: Model, env: Environment) -> LibraryEntry | None:
     row = conn.execute(query, values).fetchone()
     assert row is not None
     return _entry(row)
+
+
+def _keep_upstreams(conn: Conn, model: Model, env: Environment) -> None:
+    """Keep the coverage of gated upstreams too: one that another implementation runs does not do so itself."""
+    names = [
+        env.table(table).full_name
+        for source in model.gated
+        if not (source.deactivate_for_dev and env.is_suffixed)
+        for key in source.keys
+        if (table := model.table_of(source, key)) is not None
+    ]
+    if names:
+        coverage.install_all(conn, env, names)
 
 
 def get_entry(conn: Conn, env: Environment, full_name: str) -> LibraryEntry | None:

@@ -127,10 +127,11 @@ BEGIN
     END IF;
 
     IF outcome IS NULL AND p_model_key IS NOT NULL THEN
+      -- shared among runs of ours, which the table tells apart; exclusive for other implementations
       IF per_session THEN
         model_locked := pg_try_advisory_lock_shared(hashtext(p_model_key));
       END IF;
-      IF CASE WHEN per_session THEN model_locked ELSE pg_try_advisory_xact_lock_shared(hashtext(p_model_key)) END THEN
+      IF model_locked OR (NOT per_session AND pg_try_advisory_xact_lock_shared(hashtext(p_model_key))) THEN
         INSERT INTO @schema@.model_locks AS l (state_table, run_id, owner, lease_until)
           VALUES (p_table, p_run_id, p_owner, clock_timestamp() + p_lease)
           ON CONFLICT (state_table) DO UPDATE

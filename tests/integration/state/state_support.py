@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from bollhav_provider import state
+from bollhav_provider.exceptions import DefinitionWarning
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import (
     Batch,
@@ -51,18 +53,20 @@ def daily(
     """A windowed model; ten days of January 2024 unless told otherwise."""
     schema, _, table = name.rpartition(".")
     flexibility = flexible if isinstance(flexible, ChunkFlex) else ChunkFlex() if flexible else ChunkFix()
-    return Model(
-        target=Target(
-            schema=schema,
-            name=table,
-            write_mode="recreate_partition",
-            columns=[Column("at", "timestamptz", partition_on=True), Column("n", "integer")],
-        ),
-        contract=Contract(begin=begin, end=end),
-        batching=Batch(time=TimeChunking(chunk, tz=tz, flexibility=flexibility)),
-        upstream=upstream or [],
-        state=State(**state_options),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DefinitionWarning)  # a begin off the grid
+        return Model(
+            target=Target(
+                schema=schema,
+                name=table,
+                write_mode="recreate_partition",
+                columns=[Column("at", "timestamptz", partition_on=True), Column("n", "integer")],
+            ),
+            contract=Contract(begin=begin, end=end),
+            batching=Batch(time=TimeChunking(chunk, tz=tz, flexibility=flexibility)),
+            upstream=upstream or [],
+            state=State(**state_options),
+        )
 
 
 def timeless(name: str = "ref.airlines", **fields: Any) -> Model:
@@ -145,8 +149,10 @@ def count(conn: Conn, ref: state.StateRef, status: str | None = None) -> int:
     return int(row[0])
 
 
-def one(conn: Conn, query: str, *values: Any) -> Any:
-    """The first column of the first row, or None."""
+def one(conn: Conn, query: str, *values: Any, ref: state.StateRef | None = None) -> Any:
+    """The first column of the first row, or None; ``@state`` in the query is ``ref``'s table."""
+    if ref is not None:
+        query = query.replace("@state", ref.ident.as_string())
     row = conn.execute(query.encode(), values).fetchone()
     return row[0] if row else None
 
@@ -232,11 +238,11 @@ class Peer:
         return bool(one(self.conn, "SELECT pg_try_advisory_lock(hashtext(%s))", full_name))
 
     def set_status(self, table: str, window: Interval | None, status: str) -> int:
-        where = "since IS NULL" if window is None else "since = %(since)s AND until = %(until)s"
+        where = sql.SQL("since IS NULL" if window is None else "since = %(since)s AND until = %(until)s")
         query = sql.SQL(
             "UPDATE {} SET status = %(status)s, applied_at = CASE WHEN %(status)s = 'applied' THEN now() "
-            "ELSE applied_at END WHERE " + where
-        ).format(sql.Identifier(self.schema, table))
+            "ELSE applied_at END WHERE {}"
+        ).format(sql.Identifier(self.schema, table), where)
         values = {"status": status}
         if window is not None:
             values |= {"since": window.since, "until": window.until}  # type: ignore[dict-item]
