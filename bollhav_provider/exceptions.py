@@ -50,6 +50,10 @@ class DefinitionError(BollhavError, ValueError):
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
+    def __reduce__(self) -> tuple[type[DefinitionError], tuple[tuple[Problem, ...]]]:
+        # Parsing happens in processes of its own; the error must arrive as it left.
+        return type(self), (self.problems,)
+
 
 class DefinitionWarning(UserWarning):
     """A definition is legal and probably not what is meant."""

@@ -55,7 +55,7 @@ class Model(ModelFields):
             materialization: Materialization | str = Materialization.TABLE,
             contract: Contract = ...,
             batching: Batch | None = None,
-            upstream: Sequence[Source | str] = (),
+            upstream: Source | str | Sequence[Source | str] = (),
             state: State | None = None,
             query: str | None = None,
             library: bool = False,
@@ -100,7 +100,10 @@ class Model(ModelFields):
     def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
         if "temporality" not in data and str(data.get("materialization", "")).strip().lower() == "view":
             data = {**data, "temporality": Temporality.TIMELESS}
-        if isinstance(sources := data.get("upstream"), list | tuple):
+        sources = data.get("upstream")
+        if isinstance(sources, Source | str):
+            sources = (sources,)
+        if isinstance(sources, list | tuple):
             data = {**data, "upstream": tuple({"name": item} if isinstance(item, str) else item for item in sources)}
         return data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from datetime import datetime, timedelta, timezone
 
@@ -42,6 +43,13 @@ def test_all_problems_of_a_model_come_in_one_error() -> None:
         "upstream['f'].type.rows",
     ]
     assert {problem.model for problem in caught.value.problems} == {"shop.a.b"}
+
+
+def test_the_error_survives_the_way_to_another_process() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Model(target=Target(schema="shop", name="a.b"))
+    arrived = pickle.loads(pickle.dumps(caught.value))
+    assert (str(arrived), arrived.problems) == (str(caught.value), caught.value.problems)
 
 
 def test_an_unknown_argument_does_not_hide_the_other_problems() -> None:

@@ -67,6 +67,12 @@ def test_gated_and_ungated_inputs_are_told_apart() -> None:
     assert made.inputs_known
 
 
+def test_one_input_needs_no_list() -> None:
+    target = Target(schema="shop", name="orders")
+    assert Model(target=target, upstream="raw.a") == Model(target=target, upstream=[Source("raw.a")])
+    assert Model(target=target, upstream=Source("raw.a")).declared_inputs == ("raw.a",)
+
+
 def test_a_model_without_inputs_has_one_that_stands_for_them() -> None:
     made = model()
     (unknown,) = made.upstream
