@@ -196,7 +196,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "history_retention_days",
         _whole_number(0),
-        365,
+        90,
         "Age at which prune deletes a unit's history; 0 keeps it.",
     ),
     Option(

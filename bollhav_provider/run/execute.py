@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
@@ -12,12 +12,10 @@ from bollhav_provider.exceptions import HardGateError, ModelLockedError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Model
 from bollhav_provider.run.connections import Connections
+from bollhav_provider.run.inputs import Bindings
 from bollhav_provider.run.results import UnitOutcome
 from bollhav_provider.run.spec import RunSpec
 from bollhav_provider.run.worker import Worker
-
-if TYPE_CHECKING:
-    from bollhav_provider.graph import Graph
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +25,7 @@ _POINTLESS = (HardGateError, ModelLockedError, psycopg.OperationalError)
 
 def execute_unit(
     connections: Connections,
-    graph: Graph,
+    graph: Bindings,
     model: Model,
     unit: Unit,
     spec: RunSpec,
@@ -45,7 +43,7 @@ def execute_unit(
 
 def execute_units(
     connections: Connections,
-    graph: Graph,
+    graph: Bindings,
     model: Model,
     units: Iterable[Unit],
     spec: RunSpec,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -35,6 +35,18 @@ class Resolved(Protocol):
     def table(self) -> TableId | None: ...
 
 
+class Bindings(Protocol):
+    """What a run asks a graph."""
+
+    def is_enabled(self, model: Model, /) -> bool:
+        """Return whether the model is written."""
+        ...
+
+    def upstreams(self, model: Model, /) -> Mapping[str, Sequence[Resolved]]:
+        """Return what each alias of the model stands for."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Registered:
     """What the library says of an upstream that is no model of this deployment."""
@@ -64,7 +76,7 @@ class Inputs:
     """
 
     model: Model
-    resolved: Mapping[str, tuple[Resolved, ...]]
+    resolved: Mapping[str, Sequence[Resolved]]
     env: Environment
     library: LibraryLookup
     applied: AppliedLookup
@@ -81,11 +93,7 @@ class Inputs:
 
     def gated_tables(self) -> dict[str, tuple[TableId, ...]]:
         """Return alias to relations, without suffix, for gated inputs."""
-        return {
-            alias: tuple(item.table for item in found if item.table is not None)
-            for alias, found in self.resolved.items()
-            if any(item.source.is_gated for item in found) or self._is_gated(alias)
-        }
+        return gated_tables(self.model, self.resolved)
 
     def arguments(
         self, unit: Unit, reader: Reader, reserved: Mapping[str, Any]
@@ -135,9 +143,6 @@ class Inputs:
             for file in upstream.files_read
         ]
 
-    def _is_gated(self, alias: str) -> bool:
-        return any(source.alias_name == alias and source.is_gated for source in self.model.sources)
-
     def _open(self, parameter: str, item: Resolved, unit: Unit, reader: Reader) -> Upstream:
         table = item.table
         relation = table is not None and isinstance(item.source.type, SourceModel)
@@ -174,3 +179,18 @@ class Inputs:
             return Placement(place, known.temporal, known.partition_column, known.tz)
         temporal = source.contract in _WINDOWED or source.type.partitioned_by is not None
         return Placement(place, temporal and self.model.is_temporal, source.type.partitioned_by)
+
+
+def gated_tables(model: Model, resolved: Mapping[str, Sequence[Resolved]]) -> dict[str, tuple[TableId, ...]]:
+    """Return alias to relations, without suffix, for the inputs that a model's units wait for.
+
+    Args:
+        model: whose inputs.
+        resolved: what a graph says each alias stands for.
+    """
+    return {
+        source.alias_name: tuple(
+            item.table for item in resolved.get(source.alias_name, ()) if item.table is not None
+        )
+        for source in model.gated
+    }

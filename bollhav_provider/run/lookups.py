@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from bollhav_provider import state
 from bollhav_provider.data.scope import scope_of
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import Environment, Model, TableId, UpstreamContract
-from bollhav_provider.run.inputs import Inputs, Registered
+from bollhav_provider.run.inputs import Bindings, Inputs, Registered
 from bollhav_provider.run.lanes import Lanes
 from bollhav_provider.state.loads import loads
 
-if TYPE_CHECKING:
-    from bollhav_provider.graph import Graph
 
-
-def inputs_of(graph: Graph, model: Model, env: Environment, lanes: Lanes) -> Inputs:
+def inputs_of(graph: Bindings, model: Model, env: Environment, lanes: Lanes) -> Inputs:
     """Return what opens the upstreams of a model's units.
 
     Args:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from bollhav_provider import data, state
 from bollhav_provider.data.commits import ensure_marks
 from bollhav_provider.intervals import Grid, Unit, split_window
 from bollhav_provider.model import Model
 from bollhav_provider.run.connections import Connections
+from bollhav_provider.run.inputs import gated_tables
 from bollhav_provider.run.results import Prepared
 from bollhav_provider.run.spec import RunSpec
 
@@ -40,8 +43,8 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
         SchemaMismatchError: the target differs from its declaration.
         StateError: the library cannot be made or completed.
     """
-    if not model.enabled:
-        return Prepared(message="the model is not enabled: it is read, never written", skip=True)
+    if not graph.is_enabled(model):
+        return Prepared(message="the model is not enabled here: it is read, never written", skip=True)
     if spec.dry_state:
         return _dry(connections, graph, model, spec)
     if model.curfew is not None and (closed := model.curfew.closed_at(datetime.now(UTC))):
@@ -59,7 +62,8 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
         counts = {"prefilled": state.prefill(conn, model, spec.env, spec.window, run=spec.run, chunk=chunk)}
         window = spec.window
         if spec.reconcile:
-            counts |= dict(state.reconcile(conn, model, spec.env, spec.run))
+            bound = gated_tables(model, graph.upstreams(model))
+            counts |= state.reconcile(conn, model, spec.env, spec.run, bound).to_json()
             window = None
         else:
             counts["reset"] = state.reset(conn, model, spec.env, spec.run, window, spec.mode, chunk=chunk)
@@ -116,7 +120,7 @@ def _slices(model: Model, spec: RunSpec, chunk: Grid | None) -> tuple[Unit, ...]
 
 
 def _mark(
-    conn: state.refs.Conn, model: Model, spec: RunSpec, chunk: Grid | None, warnings: list[str]
+    conn: psycopg.Connection[Any], model: Model, spec: RunSpec, chunk: Grid | None, warnings: list[str]
 ) -> Prepared:
     """Record the run's own windows as loaded, and nothing else (Semantics: ``STATE_MARK_APPLIED``)."""
     units = _slices(model, spec, chunk)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
@@ -18,15 +18,13 @@ from bollhav_provider.run import checkpoints, split
 from bollhav_provider.run.commit import unit_transaction
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.heartbeat import Heartbeat
+from bollhav_provider.run.inputs import Bindings
 from bollhav_provider.run.lanes import Lanes
 from bollhav_provider.run.lookups import inputs_of
 from bollhav_provider.run.results import UnitOutcome, UnitStats
 from bollhav_provider.run.spec import RunSpec
 from bollhav_provider.run.work import Work, Written
 from bollhav_provider.state import outcome as outcomes
-
-if TYPE_CHECKING:
-    from bollhav_provider.graph import Graph
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ class Worker:
     def __init__(
         self,
         connections: Connections,
-        graph: Graph,
+        graph: Bindings,
         model: Model,
         spec: RunSpec,
         *,
@@ -64,6 +62,7 @@ class Worker:
         self._context = context or {}
         self._on_commit = on_commit
         self._interrupts = interrupts
+        self._enabled = graph.is_enabled(model)
         self._lanes = Lanes(connections, model)
         self._inputs = inputs_of(graph, model, spec.env, self._lanes)
         declared = timedelta(seconds=model.state.lease_seconds) if model.state else _NO_LEASE
@@ -122,8 +121,8 @@ class Worker:
 
     def _refusal(self) -> str | None:
         """Say why no unit may start now, or None."""
-        if not self.model.enabled:
-            return "the model is not enabled: it is read, never written"
+        if not self._enabled:
+            return "the model is not enabled here: it is read, never written"
         if self.spec.dry_state:
             return "the run is dry: it shows the plan and changes nothing"
         if self.model.curfew is not None:

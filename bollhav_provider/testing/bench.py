@@ -110,7 +110,7 @@ class ModelBench:
                 with conn.transaction():
                     data.write(conn, _appending(model), env, Unit(None), existing)
             spec = RunSpec(run=run_key(who="test"), env=env, window=unit.window, state_disabled=True)
-            with Worker(connections, graph, _enabled(model), spec, context=context) as worker:
+            with Worker(connections, graph, _any_time(model), spec, context=context) as worker:
                 self.outcome = worker.execute(unit)
             return self.rows(model, conn=conn)
 
@@ -203,11 +203,11 @@ def _appending(model: Model) -> Model:
     return Model(target=target, temporality=Temporality.TIMELESS)
 
 
-def _enabled(model: Model) -> Model:
-    """A test runs a model whatever its curfew and its switch say."""
-    if model.enabled and model.curfew is None:
+def _any_time(model: Model) -> Model:
+    """A test runs a model whatever its curfew says."""
+    if model.curfew is None:
         return model
-    other = model.replace(enabled=True, curfew=None)
+    other = model.replace(curfew=None)
     if model.function is not None:
         other.execute(model.function)
     return other

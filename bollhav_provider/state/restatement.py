@@ -1,0 +1,223 @@
+"""Restatement: which units are older than what they were made from, and which would be, if others ran again.
+
+A unit is outdated when an upstream row that its gate selected was applied after it was (Semantics:
+restatement). It is found from the library alone, so that models of other pipelines take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from bollhav_provider.intervals import Interval, Unit
+from bollhav_provider.model import UpstreamContract
+from bollhav_provider.state.clock import utc
+from bollhav_provider.state.library import LibraryEntry, entries
+from bollhav_provider.state.refs import Conn, StateRef
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Environment
+
+_WHOLE = UpstreamContract.WHOLE.value
+_THROUGH = UpstreamContract.THROUGH.value
+_EXACT = UpstreamContract.EXACT.value
+_EXISTS = UpstreamContract.EXISTS.value
+
+#: Which rows ``u`` of an upstream the gate of ``m`` selects. A windowless unit reads everything.
+_SELECTED: dict[str, LiteralString] = {
+    _EXACT: "(m.since IS NULL OR (u.since = m.since AND u.until = m.until))",
+    UpstreamContract.ENCAPSULATE.value: "(m.since IS NULL OR (u.since < m.until AND u.until > m.since))",
+    _THROUGH: "(m.since IS NULL OR u.since < m.until)",
+    _WHOLE: "true",
+}
+
+
+#: Which windows ``w`` that are loaded again concern a row ``m``.
+_TOUCHED_EXACTLY: LiteralString = "w.since = m.since AND w.until = m.until"
+_TOUCHED: LiteralString = "w.since < m.until AND w.until > m.since"
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """One unit that would have to run again.
+
+    Attributes:
+        full_name: the model, as the library has it.
+        unit: its window.
+        because: upstreams that were applied later, or that would run again themselves.
+    """
+
+    full_name: str
+    unit: Unit
+    because: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"model": self.full_name, "unit": self.unit.to_json(), "because": list(self.because)}
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One gate: what waits for what, and how."""
+
+    upstream: str
+    downstream: str
+    level: str
+
+
+@dataclass(slots=True)
+class _Affected:
+    """What of one model would be new: windows, and whether that is simply everything."""
+
+    windows: list[Interval] = field(default_factory=list)
+    whole: bool = False
+
+    def __bool__(self) -> bool:
+        return self.whole or bool(self.windows)
+
+
+def outdated(conn: Conn, env: Environment, full_names: Iterable[str] | None = None) -> list[Outdated]:
+    """Return the units that are older than their inputs, in order of model and time.
+
+    Args:
+        conn: any.
+        env: names the library.
+        full_names: models to look at, as the library has them; all when not given.
+    """
+    known = {entry.full_name: entry for entry in entries(conn, env)}
+    wanted = set(full_names) if full_names is not None else set(known)
+    found: dict[tuple[str, Unit], list[str]] = {}
+    for edge in edges(known.values(), env):
+        if edge.downstream not in wanted:
+            continue
+        for unit in _older(conn, known[edge.downstream].ref, known[edge.upstream].ref, edge.level):
+            found.setdefault((edge.downstream, unit), []).append(edge.upstream)
+    ordered = sorted(found, key=lambda key: (key[0], key[1].sort_key))
+    return [Outdated(name, unit, tuple(found[name, unit])) for name, unit in ordered]
+
+
+def cascade(
+    conn: Conn, env: Environment, seeds: Mapping[str, Sequence[Interval] | None] | None = None
+) -> list[Outdated]:
+    """Return every unit, across pipelines, that would have to run again, in an order in which they can.
+
+    Args:
+        conn: any.
+        env: names the library.
+        seeds: models, as the library has them, whose windows are going to be loaded again (None: all of
+            them). Without any, it starts from what is outdated now.
+    """
+    known = {entry.full_name: entry for entry in entries(conn, env)}
+    links = edges(known.values(), env)
+    affected: dict[str, _Affected] = {}
+    reasons: dict[tuple[str, Unit], list[str]] = {}
+    for name, windows in (seeds or {}).items():
+        affected[name] = _Affected(list(windows or ()), windows is None)
+    if seeds is None:
+        for one in outdated(conn, env):
+            reasons[one.full_name, one.unit] = list(one.because)
+            _add(affected, one.full_name, one.unit)
+    for name in _in_order(known, links):
+        for edge in links:
+            if edge.downstream != name or not affected.get(edge.upstream):
+                continue
+            for unit in _reached(conn, known[name].ref, affected[edge.upstream], edge.level):
+                because = reasons.setdefault((name, unit), [])
+                if edge.upstream not in because:
+                    because.append(edge.upstream)
+                _add(affected, name, unit)
+    place = {name: number for number, name in enumerate(_in_order(known, links))}
+    ordered = sorted(reasons, key=lambda key: (place[key[0]], key[1].sort_key))
+    return [Outdated(name, unit, tuple(reasons[name, unit])) for name, unit in ordered]
+
+
+def edges(found: Iterable[LibraryEntry], env: Environment) -> list[Edge]:
+    """Return the gates between models that have state, as their registrants declared them."""
+    by_name = {entry.full_name: entry for entry in found}
+    suffix = env.state_schema.removeprefix("z_bollhav")
+    links = []
+    for entry in by_name.values():
+        declared = entry.metadata.get("upstreams")
+        for item in declared if isinstance(declared, list) else ():
+            if not isinstance(item, dict) or item.get("contract") in (None, _EXISTS):
+                continue
+            upstream = _in_environment(str(item.get("name")), suffix)
+            if upstream in by_name and by_name[upstream].ref is not None and entry.ref is not None:
+                links.append(Edge(upstream, entry.full_name, str(item["contract"]).lower()))
+    return [link for link in links if link.level in _SELECTED]
+
+
+def _in_environment(name: str, suffix: str) -> str:
+    """A declared name has no suffix; the library's names have, on the schema."""
+    if "." not in name:
+        return name
+    head, table = name.rsplit(".", 1)
+    return f"{head}{suffix}.{table}"
+
+
+def _older(conn: Conn, mine: StateRef | None, theirs: StateRef | None, level: str) -> list[Unit]:
+    assert mine is not None
+    assert theirs is not None
+    query = sql.SQL(
+        "SELECT m.since, m.until FROM {mine} m WHERE m.status = 'applied' AND EXISTS (SELECT FROM {theirs} u "
+        "WHERE u.status = 'applied' AND u.applied_at > m.applied_at AND {selected})"
+    ).format(mine=mine.ident, theirs=theirs.ident, selected=sql.SQL(_SELECTED[level]))
+    return _units(conn, query, {})
+
+
+def _reached(conn: Conn, ref: StateRef | None, affected: _Affected, level: str) -> list[Unit]:
+    """Return the applied units of a model whose gate selects what is affected of an upstream."""
+    assert ref is not None
+    where: sql.Composable = sql.SQL("true")
+    values: dict[str, Any] = {}
+    if not affected.whole and level != _WHOLE:
+        windows = affected.windows
+        if level == _THROUGH:
+            where = sql.SQL("(m.since IS NULL OR m.until > %(first)s)")
+            values = {"first": min(window.since for window in windows)}
+        else:
+            touch = sql.SQL(_TOUCHED_EXACTLY if level == _EXACT else _TOUCHED)
+            where = sql.SQL(
+                "(m.since IS NULL OR EXISTS (SELECT FROM unnest(%(sinces)s::timestamptz[], "
+                "%(untils)s::timestamptz[]) "
+                "AS w (since, until) WHERE {}))"
+            ).format(touch)
+            values = {"sinces": [w.since for w in windows], "untils": [w.until for w in windows]}
+    query = sql.SQL("SELECT m.since, m.until FROM {} m WHERE m.status = 'applied' AND {}").format(
+        ref.ident, where
+    )
+    return _units(conn, query, values)
+
+
+def _units(conn: Conn, query: sql.Composed, values: dict[str, Any]) -> list[Unit]:
+    try:
+        rows = conn.execute(query, values).fetchall()
+    except psycopg.errors.UndefinedTable:
+        return []  # registered, and its table was dropped
+    return [Unit(Interval(utc(s), utc(u)) if s is not None else None) for s, u in rows]
+
+
+def _add(affected: dict[str, _Affected], name: str, unit: Unit) -> None:
+    known = affected.setdefault(name, _Affected())
+    if unit.window is None:
+        known.whole = True
+    else:
+        known.windows.append(unit.window)
+
+
+def _in_order(known: Mapping[str, LibraryEntry], links: Sequence[Edge]) -> list[str]:
+    """Return the models so that each comes after what it waits for; those of a cycle by name, at the end."""
+    waits = {name: {link.upstream for link in links if link.downstream == name} for name in known}
+    order: list[str] = []
+    done: set[str] = set()
+    while len(order) < len(known):
+        ready = sorted(name for name in known if name not in done and waits[name] <= done)
+        if not ready:
+            ready = sorted(name for name in known if name not in done)
+        order += ready
+        done.update(ready)
+    return order
