@@ -56,7 +56,7 @@ def test_each_model_is_a_dag_named_like_it_with_a_prefill_its_gates_and_an_execu
     assert {task.task_id for task in dags["mart.report"].tasks} == {"prefill", "unit.shop.orders", "unit.execute"}
     assert {task.task_id for task in dags["shop.orders"].tasks} == {"prefill", "unit.execute"}
     assert dags["mart.report"].get_task("unit.execute").upstream_task_ids >= {"unit.shop.orders"}
-    assert str(dags["mart.report"].get_task("unit.execute").trigger_rule) == "none_failed"
+    assert dags["mart.report"].get_task("unit.execute").trigger_rule == "none_failed"
 
 
 def test_the_data_intervals_are_the_windows_from_the_contracts_begin_to_its_end() -> None:
@@ -107,7 +107,7 @@ def test_windowed_models_follow_their_upstreams_assets_when_asked_to() -> None:
         "Asset" in type(dags["mart.report"].timetable).__name__
         or "Dataset" in type(dags["mart.report"].timetable).__name__
     )
-    assert "Interval" in type(dags["shop.orders"].timetable).__name__
+    assert type(dags["shop.orders"].timetable).__name__ == "ContractTimetable"
 
 
 def test_tags_owner_documentation_and_arguments_come_from_the_model() -> None:
@@ -183,7 +183,7 @@ def test_strict_raises_what_is_wrong(tmp_path: Path) -> None:
         build_dags(folder, strict=True)
 
 
-@pytest.mark.parametrize("name", ["Shop.Orders", "shöp.orders", 'sh"op.or ders', "shop.100%", "shop." + "x" * 60])
+@pytest.mark.parametrize("name", ["Shop.Orders", "shöp.orders", 'sh"op.or ders', "shop.100%", "shop." + "x" * 58])
 def test_every_name_makes_a_dag_id_that_airflow_accepts(name: str) -> None:
     dags = build_dags([windowed(name)])
     assert len(dags) == 1
