@@ -15,6 +15,8 @@ _Converter = Callable[[pl.Expr, pl.DataType, PhysicalType, Rule], Value]
 
 #: Elements whose arrays pgpq writes with the element type that the server expects.
 _BINARY_ELEMENTS = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "text", "bytea", "date", "timestamp", "numeric"})
+#: A column without a single value: NULL has no bytes in any type. These are compared with windows, so their type matters.
+_NULLS: dict[str, pl.DataType] = {"date": pl.Date(), "timestamp": pl.Datetime("us"), "timestamptz": pl.Datetime("us", "UTC")}
 
 
 def convert(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -> Value:
@@ -30,8 +32,8 @@ def convert(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) ->
         Unconvertible: no value of this kind goes into such a column.
     """
     if dtype == pl.Null:
-        nothing = pl.when(e.is_null()).then(pl.lit(None, dtype=pl.String)).otherwise(pl.lit(None, dtype=pl.String))
-        return _null(nothing, target)
+        nothing = e.cast(_NULLS.get(target.name, pl.String()))
+        return Value(text=nothing.cast(pl.String), binary=nothing)
     if dtype == pl.Object:
         raise Unconvertible("holds Python objects in the rows", "convert them in the function, for instance to str")
     if isinstance(dtype, pl.Categorical | pl.Enum) and (target.is_textual or target.is_enum):
@@ -54,11 +56,6 @@ def _converter(target: PhysicalType) -> _Converter:
     if target.is_textual:
         return _to_text
     return _OTHERS.get(target.name, _to_parsed)
-
-
-def _null(nothing: pl.Expr, target: PhysicalType) -> Value:
-    """A column without a single value: NULL has no bytes in any type, so text carries it."""
-    return Value(text=nothing, binary=nothing)
 
 
 def _to_text(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -> Value:

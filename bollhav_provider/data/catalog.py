@@ -228,7 +228,7 @@ def look(conn: psycopg.Connection[Any], table: TableId) -> Relation | None:
         The relation; None when there is none of that name.
     """
     with conn.cursor(row_factory=tuple_row) as cursor:
-        return relation_of(table, cursor.execute(LOOK, parameters(table)).fetchone())
+        return relation_of(table, cursor.execute(LOOK, parameters(table), prepare=False).fetchone())
 
 
 def _index(row: Mapping[str, Any]) -> TableIndex:

@@ -204,13 +204,15 @@ def _refusal(model: Model, planned: PlannedCheck, whole: pl.DataFrame, offset: i
 
     name = planned.column.name
     keys = [column.name for column in model.key_columns if column.name in whole.columns and column.name != name]
-    marked = whole.select(
+    numbered = whole.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("\0row"), pl.col(name), *map(pl.col, keys), planned.check.broken.alias("\0bad")
-    ).filter(pl.col("\0bad"))
+    )
+    marked = numbered.filter(pl.col("\0bad"))
+    shown = {column: _values(marked[column].head(_SAMPLES)) for column in ("\0row", name, *keys)}
     samples = []
-    for row in marked.head(_SAMPLES).iter_rows(named=True):
-        key = ", ".join(f"{column}={_show(row[column])}" for column in keys)
-        samples.append(f"row {row[chr(0) + 'row'] + offset}{f' ({key})' if key else ''} holds {_show(row[name])}")
+    for index, number in enumerate(shown["\0row"]):
+        key = ", ".join(f"{column}={_show(shown[column][index])}" for column in keys)
+        samples.append(f"row {number + offset}{f' ({key})' if key else ''} holds {_show(shown[name][index])}")
     kind = RowsOutsideWindowError if planned.window else RowsRefusedError
     return kind(
         model.full_name,
@@ -220,6 +222,21 @@ def _refusal(model: Model, planned: PlannedCheck, whole: pl.DataFrame, offset: i
         count=marked.height,
         samples=tuple(samples),
     )
+
+
+def _values(series: pl.Series) -> list[Any]:
+    """Python values; counts since 1970 for dates that Python has none for."""
+    import polars as pl
+
+    dtype = series.dtype
+    unit = "days" if dtype == pl.Date else str(dtype.time_unit) if isinstance(dtype, pl.Datetime) else ""
+    scale = {"days": 1, "ms": 86_400_000, "us": 86_400_000_000}.get(unit)  # nanoseconds never leave Python's years
+    if scale is not None:
+        physical = series.to_physical()
+        # Years 1 to 9999, a day less at each end for zones.
+        if not physical.is_between(-719_161 * scale, 2_932_895 * scale).all():
+            return [None if count is None else f"{count} {unit} after 1970" for count in physical.to_list()]
+    return series.to_list()
 
 
 def _show(value: object) -> str:

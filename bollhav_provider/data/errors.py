@@ -25,6 +25,7 @@ _REMEDIES: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.CharacterNotInRepertoire, "remove NUL and other characters that the database's encoding has no place for"),
     (errors.InvalidTextRepresentation, "correct the value to the type's notation, or declare another type"),
     (errors.NumericValueOutOfRange, "declare a wider type, or correct the rows"),
+    (errors.InvalidSchemaName, "check the name; the target's schema is made by ensure_target"),
     (errors.UndefinedTable, "check the name; the target is made by ensure_target, an upstream by its own model"),
     (errors.UndefinedColumn, "check the name, quotes included: PostgreSQL folds unquoted names to lower case"),
     (errors.InsufficientPrivilege, "run the GRANT statements that `bollhav doctor` prints"),
@@ -32,7 +33,14 @@ _REMEDIES: tuple[tuple[type[psycopg.Error], str], ...] = (
 )
 #: What trying again, or nobody but the caller, can mend: left as it is.
 _TRANSLATED = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
-_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction, errors.UndefinedObject, errors.DatatypeMismatch)
+_SCHEMA = (
+    errors.InvalidSchemaName,
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+    errors.UndefinedObject,
+    errors.DatatypeMismatch,
+)
 
 
 @contextmanager

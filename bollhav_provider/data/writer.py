@@ -138,12 +138,10 @@ def delete_window(conn: Connection, table: TableId, bounds: Bounds) -> Statement
 def make_stage(table: TableId) -> list[Statement]:
     """The statements that make the temporary table for a keyed write."""
     stage = stage_of(table)
-    # Of the target's own types, but without its constraints: a column that is not given stays out of the way.
-    create = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
-    return [
-        (sql.SQL("DROP TABLE IF EXISTS {}").format(stage), None),
-        (create.format(stage, name_of(table)), None),
-    ]
+    # Of the target's own types, but without its constraints: a column that is not given stays out of the way. It can be there
+    # already if a unit of this very transaction went before; dropping it would make psycopg forget all prepared statements.
+    create = sql.SQL("CREATE TEMP TABLE IF NOT EXISTS {} ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
+    return [(create.format(stage, name_of(table)), None), (sql.SQL("DELETE FROM {}").format(stage), None)]
 
 
 def _planner(model: Model, relation: Relation, bounds: Bounds | None) -> Any:
