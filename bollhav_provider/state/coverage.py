@@ -44,19 +44,21 @@ class Differences:
     """What the islands say and the rows do not, and the reverse.
 
     Attributes:
-        kept: whether anybody keeps the islands of the table; when not, the other two say nothing.
+        used: whether gates read the islands of the table; when not, they read its rows and nothing can differ.
+        kept: whether all triggers that keep the islands are in force.
         false_coverage: covered by the islands, by no applied row. Gates open that should be shut.
         false_gaps: covered by applied rows, by no island. Gates stay shut that should be open.
     """
 
+    used: bool
     kept: bool
     false_coverage: IntervalSet
     false_gaps: IntervalSet
 
     @property
     def right(self) -> bool:
-        """Whether gates can rely on the islands, or do not use them."""
-        return not self.kept or not (self.false_coverage or self.false_gaps)
+        """Whether gates can rely on what they read, now and later; if not, :func:`install` and :func:`rebuild`."""
+        return not self.used or (self.kept and not self.false_coverage and not self.false_gaps)
 
 
 def install(conn: Conn, ref: StateRef) -> bool:
@@ -99,7 +101,8 @@ def install_all(conn: Conn, env: Environment, full_names: Iterable[str] | None =
     """
     query = sql.SQL(
         "SELECT l.full_name, l.state_schema, l.state_table FROM {} l "
-        "WHERE to_regclass(format('%%I.%%I', l.state_schema, l.state_table)) IS NOT NULL "
+        "WHERE CASE WHEN l.state_schema IS NOT NULL AND l.state_table IS NOT NULL "
+        "THEN to_regclass(format('%%I.%%I', l.state_schema, l.state_table)) END IS NOT NULL "
         "AND (%s::text[] IS NULL OR l.full_name = ANY(%s)) ORDER BY 1"
     ).format(sql.Identifier(env.state_schema, "library"))
     names = None if full_names is None else list(full_names)
@@ -130,19 +133,22 @@ def truth(conn: Conn, ref: StateRef) -> IntervalSet:
 def verify(conn: Conn, ref: StateRef) -> Differences:
     """Compare the islands with the rows, in one snapshot. Reads every row."""
     query = sql.SQL(
-        "SELECT k.kept, CASE WHEN k.kept THEN i.islands - t.truth END, CASE WHEN k.kept THEN t.truth - i.islands END "
-        "FROM (SELECT {kept}(to_regclass(%(table)s)) AS kept) k, "
+        "SELECT u.used, {kept}(to_regclass(%(table)s)), "
+        "       CASE WHEN u.used THEN i.islands - t.truth END, CASE WHEN u.used THEN t.truth - i.islands END "
+        "FROM (SELECT EXISTS (SELECT FROM {head} h WHERE h.state = to_regclass(%(table)s) "
+        "                     AND h.name = h.state::text) AS used) u, "
         "     (SELECT coalesce(range_agg(tstzrange(since, until)), '{{}}') AS islands FROM {coverage} "
         "       WHERE state = to_regclass(%(table)s)) i, "
         "     (SELECT {truth}(to_regclass(%(table)s)) AS truth) t"
     ).format(
         kept=_function(ref, "kept"),
         truth=_function(ref, "truth"),
+        head=sql.Identifier(ref.schema, "coverage_head"),
         coverage=sql.Identifier(ref.schema, "coverage"),
     )
     row = conn.execute(query, {"table": _literal(ref)}).fetchone()
     assert row is not None
-    return Differences(bool(row[0]), _set(row[1]), _set(row[2]))
+    return Differences(bool(row[0]), bool(row[1]), _set(row[2]), _set(row[3]))
 
 
 def rebuild(conn: Conn, ref: StateRef) -> bool:

@@ -93,8 +93,8 @@ BEGIN
             start := first_since;
         END IF;
         low := CASE level WHEN 'through' THEN least(start, s) ELSE start END;
-        IF low IS NULL THEN
-            RETURN;  -- no rows, and nobody says where they would start
+        IF low IS NULL OR low >= high THEN
+            RETURN;  -- no rows, and nobody says where they would start; or nothing is asked to be covered
         END IF;
         IF scope = 'latest' THEN
             SELECT true, r.applied_at INTO selected, loaded FROM <table> r
@@ -227,7 +227,7 @@ BEGIN
             start := first_since;
         END IF;
         low := CASE level WHEN 'through' THEN least(start, s) ELSE start END;
-        IF low IS NULL THEN
+        IF low IS NULL OR low >= high THEN
             RETURN;
         END IF;
     END IF;
