@@ -63,6 +63,12 @@ class Summary:
         }
 
 
+def has_state(conn: Conn, ref: StateRef) -> bool:
+    """Return whether the state table was made."""
+    row = conn.execute("SELECT to_regclass(%s) IS NOT NULL", (ref.ident.as_string(conn),)).fetchone()
+    return bool(row and row[0])
+
+
 def summary(conn: Conn, model: Model, env: Environment) -> Summary:
     """Count a model's units; reads every row once. Nothing is made when there is no state table yet.
 

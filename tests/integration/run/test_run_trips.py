@@ -83,7 +83,9 @@ def test_a_query_with_three_gated_upstreams_costs_at_most_eight_round_trips(
     assert measured(house, wire, model) <= 8
 
 
-def test_a_function_with_three_gated_upstreams_costs_at_most_eight_round_trips(house: Make, wire: WireProxy) -> None:
+def test_a_function_with_three_gated_upstreams_costs_at_most_eight_round_trips(
+    house: Make, wire: WireProxy
+) -> None:
     model = gated(WriteMode.RECREATE_PARTITION)
 
     @model.execute
@@ -116,9 +118,13 @@ def test_a_long_unit_opens_one_more_connection_for_its_lease_and_a_short_one_doe
     assert not [t for t in threading.enumerate() if t.name.startswith("lease of")]
 
 
-def test_an_upstream_in_batches_and_the_lease_share_the_second_connection(house: Make, wire: WireProxy) -> None:
+def test_an_upstream_in_batches_and_the_lease_share_the_second_connection(
+    house: Make, wire: WireProxy
+) -> None:
     source = constant("shop.a")
-    model = daily("mart.copied", upstream=[Source("shop.a", type=SourceModel(), contract=UpstreamContract.EXACT)])
+    model = daily(
+        "mart.copied", upstream=[Source("shop.a", type=SourceModel(), contract=UpstreamContract.EXACT)]
+    )
 
     @model.execute
     def copied(unit: Unit, a: Upstream) -> Iterator[pl.DataFrame]:

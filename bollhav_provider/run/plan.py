@@ -1,0 +1,392 @@
+"""The plan: what a run would do, for all its models together, without changing anything (Semantics: DRY_STATE).
+
+Models are taken in the order in which they depend on each other. A unit whose gate is shut now, and would be open
+once the plan has run so far, runs after those upstreams; so does one whose gate is open and whose upstream is about
+to be loaded again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+
+import psycopg
+
+from bollhav_provider import state
+from bollhav_provider.exceptions import StateError
+from bollhav_provider.intervals import Grid, Interval, IntervalSet, Unit, contract_range, split_window
+from bollhav_provider.model import Environment, Model
+from bollhav_provider.run.connections import Connections
+from bollhav_provider.run.forecast import Forecast
+from bollhav_provider.run.inputs import gated_tables
+from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.state.summary import has_state
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+
+logger = logging.getLogger(__name__)
+
+Action = Literal["run", "after", "blocked", "hard", "applied", "running", "never"]
+#: Units whose gates are asked for in one statement.
+_BATCH = 500
+#: What the server says where there is no library, or an older one.
+_NO_LIBRARY = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedColumn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUnit:
+    """What would become of one unit.
+
+    Attributes:
+        unit: which.
+        action: ``run`` now, run ``after`` others, ``blocked``, ``hard`` (waiting cannot help), ``applied`` already,
+            ``running`` in another worker's hands, ``never`` because the model is not enabled.
+        after: the upstreams that it runs after.
+        reason: why it is blocked.
+    """
+
+    unit: Unit
+    action: Action
+    after: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """What a run would do with one model.
+
+    Attributes:
+        model: which.
+        window: what the run covers; None for the whole.
+        units: in order of time.
+        note: why there are none.
+    """
+
+    model: Model
+    window: Interval | None
+    units: tuple[PlannedUnit, ...]
+    note: str = ""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of units by action."""
+        found: dict[str, int] = {}
+        for planned in self.units:
+            found[planned.action] = found.get(planned.action, 0) + 1
+        return found
+
+    def ranges(self) -> list[dict[str, Any]]:
+        """Units that follow each other and share a fate, as one entry each."""
+        found = []
+        for (action, after, reason), group in groupby(
+            self.units, key=lambda p: (p.action, p.after, p.reason)
+        ):
+            units = [planned.unit for planned in group]
+            found.append(
+                {
+                    "since": units[0].since.isoformat() if units[0].since else None,
+                    "until": units[-1].until.isoformat() if units[-1].until else None,
+                    "units": len(units),
+                    "action": action,
+                    "after": list(after),
+                    "reason": reason or None,
+                }
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do.
+
+    Attributes:
+        models: in the order in which they would run.
+        outdated: units that are older than their inputs, or would be, where that was asked for.
+        warnings: what somebody should read.
+    """
+
+    models: tuple[ModelPlan, ...]
+    outdated: tuple[Any, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of units by action, over all models."""
+        found: dict[str, int] = {}
+        for planned in self.models:
+            for action, number in planned.counts.items():
+                found[action] = found.get(action, 0) + number
+        return found
+
+    @property
+    def hard(self) -> bool:
+        """Whether some unit can never run as things are declared."""
+        return "hard" in self.counts
+
+    @property
+    def blocked(self) -> bool:
+        """Whether some unit would be left waiting."""
+        return "blocked" in self.counts or self.hard
+
+    @property
+    def sentence(self) -> str:
+        """The plan in one sentence."""
+        words = {
+            "run": "would run",
+            "after": "would run after others",
+            "blocked": "blocked",
+            "hard": "can never run as declared",
+            "applied": "applied already",
+            "running": "running",
+            "never": "not enabled",
+        }
+        counts = self.counts
+        parts = [f"{counts[action]} {text}" for action, text in words.items() if action in counts]
+        return "the plan, in units: " + (", ".join(parts) if parts else "nothing")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "counts": self.counts,
+            "blocked": self.blocked,
+            "hard": self.hard,
+            "models": [
+                {
+                    "model": planned.model.full_name,
+                    "window": planned.window.to_json() if planned.window else None,
+                    "counts": planned.counts,
+                    "note": planned.note or None,
+                    "ranges": planned.ranges(),
+                }
+                for planned in self.models
+            ],
+            "outdated": [one.to_json() for one in self.outdated],
+            "warnings": list(self.warnings),
+        }
+
+
+def plan(
+    connections: Connections,
+    graph: Graph,
+    models: Iterable[Model],
+    spec: RunSpec,
+    windows: Mapping[str, Interval | None] | None = None,
+) -> Plan:
+    """Work out what a run would do. Nothing is written, made or locked.
+
+    Args:
+        connections: to the library of each model.
+        graph: all models; the order and what each waits for.
+        models: those that would run.
+        spec: how; its window is that of all models that ``windows`` does not name.
+        windows: what each model's run would cover, by full name.
+    """
+    wanted = {model.full_name for model in models}
+    forecast: Forecast | None = None
+    planned: list[ModelPlan] = []
+    outdated: list[Any] = []
+    for model in (found for found in graph.order() if found.full_name in wanted):
+        window = (windows or {}).get(model.full_name, spec.window)
+        with closing(connections.state(model)) as conn:
+            forecast = forecast or Forecast(state.db_now(conn))
+            planned.append(_Planner(conn, graph, model, spec, window, forecast).plan())
+            if spec.cascade and not outdated:
+                outdated = _outdated(conn, spec.env)
+    return Plan(tuple(planned), tuple(outdated))
+
+
+class _Planner:
+    """Plans one model."""
+
+    def __init__(
+        self,
+        conn: psycopg.Connection[Any],
+        graph: Graph,
+        model: Model,
+        spec: RunSpec,
+        window: Interval | None,
+        forecast: Forecast,
+    ) -> None:
+        self._conn = conn
+        self._graph = graph
+        self._model = model
+        self._spec = spec
+        self._window = window
+        self._forecast = forecast
+
+    def plan(self) -> ModelPlan:
+        model = self._model
+        if not self._graph.is_enabled(model):
+            return ModelPlan(model, self._window, (), "not enabled: read, never written")
+        if model.is_tracked and not self._spec.state_disabled:
+            units = self._with_state()
+        else:
+            units = [PlannedUnit(unit, "run") for unit in self._slices(model.grid, self._range())]
+        note = "" if units else "nothing in the window"
+        return ModelPlan(model, self._window, tuple(units), note)
+
+    def _with_state(self) -> list[PlannedUnit]:
+        model, env = self._model, self._spec.env
+        ref = state.StateRef.of(model, env)
+        rows = self._rows()
+        islands = self._islands(ref)
+        status = {row.unit: row for row in rows}
+        candidates, invalidated = self._candidates(rows, islands)
+        kept: list[PlannedUnit] = []
+        todo: list[Unit] = []
+        for unit in candidates:
+            row = status.get(unit)
+            if row is not None and row.in_work:
+                kept.append(PlannedUnit(unit, "running"))
+            elif row is not None and row.status == "applied" and not invalidated:
+                kept.append(PlannedUnit(unit, "applied"))
+            else:
+                todo.append(unit)
+        self._forecast.start(ref.full_name, model, islands, todo)
+        judged = self._judge(ref.full_name, todo)
+        return sorted([*kept, *judged], key=lambda planned: planned.unit.sort_key)
+
+    def _candidates(self, rows: Sequence[state.UnitRow], islands: IntervalSet) -> tuple[list[Unit], bool]:
+        """Return the run's units, and whether the mode invalidates those that are applied."""
+        model, spec = self._model, self._spec
+        invalidates = spec.mode != "discover" and not spec.reconcile
+        if model.is_windowless:
+            changed = any(
+                row.status == "applied" and self._content_differs(row) for row in rows if not invalidates
+            )
+            return [Unit(None)], invalidates or changed
+        within = self._range()
+        grid = model.grid
+        if spec.interval_override and model.is_flexible:
+            grid = Grid(spec.interval_override, model.tz)
+        if within is None:
+            return [], invalidates
+        if model.is_flexible and not invalidates:
+            holes = IntervalSet([within]) - islands
+            gaps = [unit for island in holes.islands for unit in self._slices(grid, island)]
+            done = [Unit(part) for part in (islands & IntervalSet([within])).islands]
+            return sorted([*gaps, *done], key=lambda unit: unit.sort_key), invalidates
+        return list(self._slices(grid, within)), invalidates
+
+    def _content_differs(self, row: state.UnitRow) -> bool:
+        recorded = row.row.get("content_hash")
+        return self._model.content_hash is not None and recorded not in (None, self._model.content_hash)
+
+    def _range(self) -> Interval | None:
+        """What the run covers, inside the contract."""
+        model, grid = self._model, self._model.grid
+        if grid is None:
+            return None
+        begin, end = model.contract.begin, model.contract.end
+        if begin is None:
+            return self._window
+        declared = contract_range(grid, begin, end, state.db_now(self._conn), flexible=model.is_flexible)
+        if self._window is None or self._spec.reconcile:
+            return declared
+        return self._window.intersection(declared) if declared is not None else None
+
+    def _slices(self, grid: Grid | None, within: Interval | None) -> tuple[Unit, ...]:
+        if grid is None:
+            return (Unit(None),)
+        return split_window(grid, within, flexible=self._model.is_flexible) if within is not None else ()
+
+    def _rows(self) -> list[state.UnitRow]:
+        window = None if self._model.is_windowless else self._range()
+        if window is None and not self._model.is_windowless:
+            return []
+        try:
+            return state.units(self._conn, self._model, self._spec.env, window, outstanding=False)
+        except _NO_LIBRARY:
+            return []
+
+    def _islands(self, ref: state.StateRef) -> IntervalSet:
+        if self._model.is_windowless or not has_state(self._conn, ref):
+            return IntervalSet(())
+        try:
+            return state.coverage.truth(self._conn, ref)
+        except _NO_LIBRARY:
+            return IntervalSet(())
+
+    def _judge(self, name: str, todo: Sequence[Unit]) -> list[PlannedUnit]:
+        bound = gated_tables(self._model, self._graph.upstreams(self._model))
+        found = []
+        for start in range(0, len(todo), _BATCH):
+            batch = todo[start : start + _BATCH]
+            asked = [state.gate_requests(self._model, self._spec.env, unit, bound) for unit in batch]
+            answers = iter(self._answers([request for requests in asked for request in requests]))
+            for unit, requests in zip(batch, asked, strict=True):
+                planned = self._one(unit, [next(answers) for _ in requests])
+                self._forecast.decide(name, unit, runs=planned.action in ("run", "after"))
+                found.append(planned)
+        return found
+
+    def _answers(self, requests: Sequence[state.GateRequest]) -> list[state.GateResult]:
+        if not requests:
+            return []
+        try:
+            return state.check_gates(self._conn, self._spec.env, requests)
+        except (*_NO_LIBRARY, StateError):
+            text = state.reasons.not_registered
+            return [
+                state.GateResult(
+                    request,
+                    False,
+                    hard=True,
+                    code=state.reasons.NOT_REGISTERED,
+                    reason=text(request.upstream),
+                )
+                for request in requests
+            ]
+
+    def _one(self, unit: Unit, results: Sequence[state.GateResult]) -> PlannedUnit:
+        after: list[str] = []
+        shut: list[state.GateResult] = []
+        for result in results:
+            verdict = self._forecast.verdict(result)
+            if verdict == "after":
+                after.append(result.request.upstream)
+            elif verdict == "shut":
+                shut.append(result)
+        if shut:
+            known = self._forecast.knows
+            hard = any(
+                result.hard
+                and not (result.code == state.reasons.NOT_REGISTERED and known(result.request.upstream))
+                for result in shut
+            )
+            reason = "; ".join(
+                _waits(result) if known(result.request.upstream) and _would_exist(result) else result.reason
+                for result in shut
+            )
+            return PlannedUnit(unit, "hard" if hard else "blocked", reason=reason)
+        return PlannedUnit(unit, "after" if after else "run", tuple(dict.fromkeys(after)))
+
+
+def _would_exist(result: state.GateResult) -> bool:
+    """Whether the answer of today says nothing of the day on which the plan has run."""
+    return result.satisfied or result.code == state.reasons.NOT_REGISTERED
+
+
+def _waits(result: state.GateResult) -> str:
+    """Why a gate on an upstream of the plan would be shut."""
+    name, level = result.request.upstream, result.request.level
+    return f"upstream {name!r} ({level}) would not be there: it is blocked itself, or the plan loads only a part of it"
+
+
+def _outdated(conn: psycopg.Connection[Any], env: Environment) -> list[Any]:
+    from bollhav_provider.state.restatement import cascade
+
+    try:
+        return list(cascade(conn, env))
+    except _NO_LIBRARY:
+        return []
