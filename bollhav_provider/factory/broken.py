@@ -11,6 +11,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, BaseOperator
 
 from bollhav_provider.factory.names import dag_id
+from bollhav_provider.factory.schedule import NO_BEGIN
 
 TAG = "definition-error"
 
@@ -46,7 +47,7 @@ def broken_dag(name: str, problem: str, tags: list[str]) -> Any:
         dag_display_name=f"{name}: definition error",
         description=text.splitlines()[0][:500],
         schedule=None,
-        start_date=None,
+        start_date=NO_BEGIN,
         catchup=False,
         tags=sorted({TAG, *tags}),
         doc_md=f"### `{name}` cannot be built\n\n```\n{text}\n```\n\nEvery other model of the file is unaffected.",

@@ -25,11 +25,11 @@ class Schedule:
 
     Attributes:
         schedule: a timetable, assets or None, as ``DAG(schedule=...)`` takes it.
-        start: ``start_date``; None for a DAG without data intervals.
+        start: ``start_date``; Airflow 2 wants one in any case.
     """
 
     schedule: Any
-    start: datetime | None = None
+    start: datetime = NO_BEGIN
 
 
 def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *, assets: bool = False) -> Schedule:
