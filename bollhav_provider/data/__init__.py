@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bollhav_provider.data.checks import CheckFailure, CheckReport, run_checks
     from bollhav_provider.data.ddl import TargetReport, ensure_target
+    from bollhav_provider.data.privileges import Preflight, preflight
     from bollhav_provider.data.query import write_query
     from bollhav_provider.data.stats import WriteStats
     from bollhav_provider.data.views import create_view
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 _WHERE = {
     "CheckFailure": "checks",
     "CheckReport": "checks",
+    "Preflight": "privileges",
     "TargetReport": "ddl",
     "WriteStats": "stats",
     "create_view": "views",
     "ensure_target": "ddl",
+    "preflight": "privileges",
     "run_checks": "checks",
     "write": "writer",
     "write_query": "query",
@@ -32,10 +35,12 @@ _WHERE = {
 __all__ = [
     "CheckFailure",
     "CheckReport",
+    "Preflight",
     "TargetReport",
     "WriteStats",
     "create_view",
     "ensure_target",
+    "preflight",
     "run_checks",
     "write",
     "write_query",
