@@ -142,6 +142,8 @@ class _Scope:
         self._target = target
         self._parameters: dict[str, Any] = {}
         self._keys = [column.name for column in model.key_columns] or [column.name for column in model.target.columns]
+        key = escaped(names([column.name for column in model.key_columns]), conn)
+        self._order = sql.SQL(" ORDER BY {}").format(key) if model.key_columns else sql.SQL("")
         where: list[sql.Composable] = []
         bounds = bounds_of(model, unit)
         if bounds is not None:
@@ -151,7 +153,6 @@ class _Scope:
         mode = model.target.write_mode
         loose = any(column.nullable for column in model.key_columns)
         if mode is WriteMode.UPSERT and not loose:
-            key = escaped(names([column.name for column in model.key_columns]), conn)
             where.append(sql.SQL("({key}) IN (SELECT {key} FROM {stage})").format(key=key, stage=escaped(stage_of(table), conn)))
         elif mode in (WriteMode.APPEND, WriteMode.UPSERT):
             # Written by this transaction, savepoints included; a row of a later transaction may be among them, which is harmless.
@@ -181,8 +182,8 @@ class _Scope:
     def sample(self, condition: Condition) -> tuple[str, ...]:
         """The keys of failing rows; all columns of a table without key."""
         shown = list(dict.fromkeys([*self._keys, *condition.columns]))
-        statement = sql.SQL("SELECT {} FROM {} AS n WHERE {} AND ({}) LIMIT {}").format(
-            escaped(names(shown), self._conn), self._target, self._where, condition.value, sql.Literal(SAMPLES)
+        statement = sql.SQL("SELECT {} FROM {} AS n WHERE {} AND ({}){} LIMIT {}").format(
+            escaped(names(shown), self._conn), self._target, self._where, condition.value, self._order, sql.Literal(SAMPLES)
         )
         with self._conn.cursor(row_factory=tuple_row) as cursor:
             rows = cursor.execute(statement, {**self._parameters, **condition.parameters}, prepare=False).fetchall()

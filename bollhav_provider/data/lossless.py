@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 import psycopg
 from psycopg import sql
@@ -53,16 +54,35 @@ def assignment(
         return f"gets {given} from the query, which means another thing in every zone: write the conversion, as in AT TIME ZONE '...'"
     if (given, wanted) in _CUT:
         return f"gets {given} from the query, which would be cut: write an explicit cast"
-    if rule.allows(ROUND) or not _may_lose(given, modifier, target.type):
-        return source, False
     kind = sql.SQL(target.type.display)
-    mark = _MARK.format(number)
-    return (
-        sql.SQL("CASE WHEN {source}::{kind} IS DISTINCT FROM {same} THEN ({mark} || {source}::text)::{kind} ELSE {source}::{kind} END").format(
-            source=source, kind=kind, mark=sql.Literal(mark), same=_compared(source, given, target.type)
-        ),
-        True,
-    )
+    mark = sql.SQL("({mark} || {source}::text)::{kind}").format(mark=sql.Literal(_MARK.format(number)), source=source, kind=kind)
+    cases = []
+    if (limits := _limits(given, modifier, target.type)) is not None:
+        cases.append(sql.SQL("WHEN {} NOT BETWEEN {} AND {} THEN {}").format(source, *map(_exactly, limits), mark))
+    if not rule.allows(ROUND) and _may_lose(given, modifier, target.type):
+        compared = _compared(source, given, target.type)
+        cases.append(sql.SQL("WHEN {}::{} IS DISTINCT FROM {} THEN {}").format(source, kind, compared, mark))
+    if not cases:
+        return source, False
+    return sql.SQL("CASE {} ELSE {}::{} END").format(sql.SQL(" ").join(cases), source, kind), True
+
+
+def _limits(given: str, modifier: int, target: PhysicalType) -> tuple[Decimal, Decimal] | None:
+    """The least and the greatest number that fits, where a number of the given type may not; NaN lies above every limit."""
+    if given not in _NUMBERS:
+        return None
+    if target.name in INTEGERS:
+        bits = INTEGERS[target.name]
+        fits = given in INTEGERS and INTEGERS[given] <= bits
+        return None if fits else (Decimal(-(2 ** (bits - 1))), Decimal(2 ** (bits - 1) - 1))
+    if target.name == "numeric" and target.precision is not None and target.scale is not None and given in INTEGERS:
+        most = Decimal(10) ** (target.precision - target.scale) - 1
+        return None if most >= 2 ** (INTEGERS[given] - 1) else (-most, most)
+    return None
+
+
+def _exactly(limit: Decimal) -> sql.Literal:
+    return sql.Literal(limit)
 
 
 def _compared(source: sql.Identifier, given: str, target: PhysicalType) -> sql.Composable:

@@ -120,8 +120,8 @@ def _insert(
         raise RowsRefusedError(
             model.full_name,
             column,
-            f"({kind}) would get a value that assignment changes",
-            remedy=f"say in the query how to change it, as in round(...)::{kind}, or Column(..., allow='round')",
+            f"({kind}) would get a value that it cannot hold as it is",
+            remedy=f"say in the query how to change it, as in round(...)::{kind}, declare a wider type, or Column(..., allow='round')",
             samples=(value,),
         ) from error
     if bounds is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from write_helpers import ENV, NOON, SINCE, UNTIL, WHOLE, WINDOW, connect, copying_as, model_of, rows, write
+from write_helpers import ENV, NOON, SINCE, UNTIL, WHOLE, WINDOW, connect, copying_as, model_of, rows, waits, write
 
 from bollhav_provider import data
 from bollhav_provider.data import WriteStats
@@ -305,28 +304,17 @@ def test_partitioned_targets_are_written_like_others(conn: psycopg.Connection[An
         assert [row[0] for row in rows(conn, model)] == [1, 2]
 
 
-def _trips(conn: psycopg.Connection[Any], model: Model, payload: Any, path: Path) -> int:
-    """How often the client waits for the server, BEGIN and COMMIT left out."""
-    with conn.transaction():
-        conn.execute("SELECT 1")
-        with path.open("wb") as file:
-            conn.pgconn.trace(file.fileno())
-            data.write(conn, model, ENV, WINDOW if model.partition_column else WHOLE, payload)
-            conn.pgconn.untrace()
-    messages = [line.split("\t")[1:4:2] for line in path.read_text(errors="replace").splitlines() if line.count("\t") > 2]
-    # What ends a batch of messages and is answered: a statement by itself, the end of a pipeline, the end of COPY's rows.
-    return sum(sender == "F" and message in ("Query", "Sync", "CopyDone") for sender, message in messages)
-
-
 def test_a_write_takes_one_round_trip_beyond_copy_and_an_upsert_two(conn: psycopg.Connection[Any], tmp_path: Path) -> None:
-    if sys.platform != "linux":
-        pytest.skip("libpq traces on Linux only")
+    def trips(model: Model, payload: Any) -> int:
+        unit = WINDOW if model.partition_column else WHOLE
+        return waits(conn, tmp_path / "trace", lambda: data.write(conn, model, ENV, unit, payload))
+
     copy = 2  # the statement and its answer, the rows and their count
     window = made(conn, ID, AT, write_mode="recreate_partition")
-    assert _trips(conn, window, frame([1]), tmp_path / "trace") == 1 + copy
-    assert _trips(conn, window, None, tmp_path / "trace") == 1
+    assert trips(window, frame([1])) == 1 + copy
+    assert trips(window, None) == 1
     keyed = made(conn, ID, name="k", write_mode="upsert")
-    assert _trips(conn, keyed, frame([1]).select("id"), tmp_path / "trace") == 2 + copy
+    assert trips(keyed, frame([1]).select("id")) == 2 + copy
 
 
 @pytest.mark.parametrize(

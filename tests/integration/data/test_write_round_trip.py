@@ -201,8 +201,8 @@ def test_random_values_of_every_type_come_back_equal(db: str, mode: str, kind: s
 @pytest.mark.parametrize("name", sorted(set(CASES) - TEXT_ONLY))
 def test_types_that_binary_copy_can_carry_use_it(name: str) -> None:
     from bollhav_provider.data.cast import convert
-    from bollhav_provider.data.values import Rule
     from bollhav_provider.data.types import PhysicalType
+    from bollhav_provider.data.values import Rule
 
     kinds = {"shop.mood": PhysicalType(1, "mood", kind="e", labels=("sad",)), "shop.price": PhysicalType(1700, "numeric")}
     declared, dtype, _ = CASES[name]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from bollhav_provider import data
@@ -67,3 +70,18 @@ def copying_as(kind: str) -> Iterator[None]:
         yield
     finally:
         copying.binary_available = before
+
+
+def waits(conn: psycopg.Connection[Any], trace: Path, work: Callable[[], object]) -> int:
+    """How often the client waits for the server while something is done inside a transaction."""
+    if sys.platform != "linux":
+        pytest.skip("libpq traces on Linux only")
+    with conn.transaction():
+        conn.execute("SELECT 1")
+        with trace.open("wb") as file:
+            conn.pgconn.trace(file.fileno())
+            work()
+            conn.pgconn.untrace()
+    messages = [line.split("\t")[1:4:2] for line in trace.read_text(errors="replace").splitlines() if line.count("\t") > 2]
+    # What ends a batch of messages and is answered: a statement by itself, the end of a pipeline, the end of COPY's rows.
+    return sum(sender == "F" and message in ("Query", "Sync", "CopyDone") for sender, message in messages)
