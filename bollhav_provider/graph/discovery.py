@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.graph.modules import import_file, make_importable, modules_by_file, prepare
+from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare
 from bollhav_provider.graph.origins import remember
 
 if TYPE_CHECKING:
@@ -76,20 +76,25 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
             errors=(DiscoveryError(root, None, "there is no such file or folder; correct the path"),)
         )
     real_root = root.resolve()
-    make_importable(real_root)
-    prepare(real_root)
     errors: list[DiscoveryError] = []
+    with importable(real_root):
+        prepare(real_root)
+        models = _read(root, real_root, errors)
+    return Discovery(_each_once(models), tuple(sorted(errors, key=lambda error: str(error.path))))
+
+
+def _read(root: Path, real_root: Path, errors: list[DiscoveryError]) -> list[tuple[Model, Path]]:
+    loaded = modules_by_file(real_root)
     modules: dict[Path, ModuleType] = {}
     models: list[tuple[Model, Path]] = []
     for file in _files(root):
         if file.suffix == _PYTHON:
-            module = _read_python(file, modules_by_file(real_root) if not modules else {}, errors)
+            module = _read_python(file, loaded, errors)
             if module is not None:
                 modules[file] = module
         else:
             models += ((model, file) for model in _read_yaml(file, errors))
-    models += _module_models(modules, real_root)
-    return Discovery(_each_once(models), tuple(sorted(errors, key=lambda error: str(error.path))))
+    return [*models, *_module_models(modules, real_root)]
 
 
 def _files(root: Path) -> list[Path]:
@@ -204,6 +209,6 @@ def _read_yaml(file: Path, errors: list[DiscoveryError]) -> list[Model]:
     except OSError as error:
         errors.append(DiscoveryError(file, None, f"{error.strerror or error}; make the file readable"))
         return []
-    for model in models:
-        remember(model, file)
+    for position, model in enumerate(models):
+        remember(model, file, document=position)
     return models

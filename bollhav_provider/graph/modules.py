@@ -10,16 +10,21 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-__all__ = ["import_file", "make_importable", "modules_by_file", "prepare"]
+__all__ = ["import_file", "importable", "modules_by_file", "prepare"]
 
 # What this module has imported: file to (name in sys.modules, module, digest of the text).
 _imported: dict[Path, tuple[str, ModuleType, bytes]] = {}
+# What was discovered, what is being discovered from the outside in, and what was put on sys.path for the last.
+_discovered: set[Path] = set()
+_roots: list[Path] = []
+_appended: list[str] = []
 #: Files that are being imported right now; a definition file may itself discover its folder.
 _in_progress: set[Path] = set()
 
@@ -32,29 +37,72 @@ class _FromSource(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
-def make_importable(root: Path) -> None:
-    """Append to ``sys.path`` what definition files import from: the folder beside which they lie, and their
-    own.
+@contextmanager
+def importable(root: Path) -> Iterator[None]:
+    """Have on ``sys.path`` what definition files import from: the folder beside which they lie, and their own.
 
-    Airflow does the same with its DAG folder; here it makes the command line and tests agree with it.
+    Airflow does the same with its DAG folder; here it makes the command line and tests agree with it. What is
+    there already stays where it is. What was added stays too, for imports inside of functions, until another
+    folder is discovered: a package there would hide a plain folder of the same name here, wherever it stands.
     """
-    folder = root if root.is_dir() else root.parent
+    _roots.append(root)
+    _add_to_path(root)
+    try:
+        yield
+    finally:
+        _roots.pop()
+        if _roots:  # a definition file that discovers a folder itself
+            _add_to_path(_roots[-1])
+
+
+def _add_to_path(root: Path) -> None:
+    for entry in _appended:
+        if entry in sys.path:
+            sys.path.remove(entry)
     have = {_real(entry) for entry in sys.path}
-    for entry in dict.fromkeys((root.parent, folder)):
-        if entry not in have:
-            sys.path.append(str(entry))
+    _appended[:] = [str(entry) for entry in _import_roots(root) if entry not in have]
+    sys.path.extend(_appended)
+
+
+def _import_roots(root: Path) -> list[Path]:
+    return list(dict.fromkeys((root.parent, root if root.is_dir() else root.parent)))
 
 
 def prepare(root: Path) -> None:
-    """Forget what was imported from below ``root`` if any of it has changed: a file may have imported another."""
+    """Forget modules that stand in the way of finding the present definitions below ``root``.
+
+    Those are the ones from below ``root`` if any of them has changed, since a file may have imported another,
+    and those that an earlier discovery of another folder left under a name that now means a file here.
+    """
     importlib.invalidate_caches()
     below = [path for path in _imported if path == root or root in path.parents]
-    if all(_digest(path) == _imported[path][2] for path in below):
-        return
-    for path in below:
-        name, module, _ = _imported.pop(path)
-        if sys.modules.get(name) is module:
-            del sys.modules[name]
+    if any(_digest(path) != _imported[path][2] for path in below):
+        for path in below:
+            name, module, _ = _imported.pop(path)
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+    others = _discovered - {root}
+    for name, module in list(sys.modules.items()):
+        if any(other in (place, *place.parents) for place in _places(module) for other in others):
+            here = [entry.joinpath(*name.split(".")) for entry in _import_roots(root)]
+            files = [
+                path for entry in here for path in (entry.with_suffix(".py"), entry / "__init__.py", entry)
+            ]
+            mine = _places(module)
+            if not any(path in mine for path in files) and any(path.exists() for path in files):
+                del sys.modules[name]
+    _discovered.add(root)
+
+
+def _places(module: ModuleType) -> list[Path]:
+    """Return the file of a module, or the folders of a package without one."""
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return [Path(file)]
+    try:
+        return [Path(entry) for entry in getattr(module, "__path__", ())]
+    except Exception:  # the path of a namespace package is worked out anew, and its parent may be gone
+        return []
 
 
 def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
@@ -175,9 +223,3 @@ def _real(path: str | Path) -> Path:
         return Path(path).resolve()
     except (OSError, ValueError):
         return Path(path)
-
-
-def members(modules: Iterable[ModuleType]) -> Iterator[tuple[str, object]]:
-    """Yield the names and values of modules, in the order in which they were assigned."""
-    for module in modules:
-        yield from list(vars(module).items())

@@ -20,7 +20,7 @@ __all__ = ["located", "origin_of", "remember"]
 class _Origin:
     path: Path
     name: str | None
-    line: int | None
+    document: int | None
 
 
 # By id, because equal definitions of two files are two models; the weak reference ends the entry with the
@@ -28,11 +28,11 @@ class _Origin:
 _origins: dict[int, tuple[weakref.ref[Model], _Origin]] = {}
 
 
-def remember(model: Model, path: Path, *, name: str | None = None, line: int | None = None) -> None:
-    """Remember a model's file, and its line or its name in the module. What is known first stays."""
+def remember(model: Model, path: Path, *, name: str | None = None, document: int | None = None) -> None:
+    """Remember a model's file, and its name in the module or its document's position. What is first stays."""
     key = id(model)
     if key not in _origins:
-        _origins[key] = (weakref.ref(model, lambda _: _origins.pop(key, None)), _Origin(path, name, line))
+        _origins[key] = (weakref.ref(model, lambda _: _origins.pop(key, None)), _Origin(path, name, document))
 
 
 def origin_of(model: Model) -> str | None:
@@ -41,9 +41,11 @@ def origin_of(model: Model) -> str | None:
     if entry is None:
         return None
     origin = entry[1]
-    line = origin.line
-    if line is None and origin.name is not None:
+    line: int | None = None
+    if origin.name is not None:
         line = _lines(origin.path).get(origin.name)
+    elif origin.document is not None:
+        line = dict(enumerate(_document_lines(origin.path))).get(origin.document)
     return str(origin.path) if line is None else f"{origin.path}:{line}"
 
 
@@ -71,3 +73,15 @@ def _lines(path: Path) -> dict[str, int]:
             if isinstance(target, ast.Name):
                 found[target.id] = statement.lineno
     return found
+
+
+@lru_cache(maxsize=256)
+def _document_lines(path: Path) -> tuple[int, ...]:
+    """Return the lines on which a YAML file's documents begin."""
+    from bollhav_provider.exceptions import DefinitionError
+    from bollhav_provider.model.documents import read_documents
+
+    try:
+        return tuple(document.line for document in read_documents(path))
+    except (OSError, DefinitionError):
+        return ()
