@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 from state_support import connect
 
@@ -152,3 +153,24 @@ class Library:
                     for row in rows
                 ],
             )
+
+
+class Counting:
+    """Counts what any connection sends to the server."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent = 0
+        execute = psycopg.Cursor.execute
+
+        def count(cursor: Any, *arguments: Any, **options: Any) -> Any:
+            self.sent += 1
+            return execute(cursor, *arguments, **options)
+
+        monkeypatch.setattr(psycopg.Cursor, "execute", count)
+
+
+def state_sql(
+    conn: psycopg.Connection[Any], ref: StateRef, statement: str, *values: Any
+) -> psycopg.Cursor[Any]:
+    """Run a statement in which ``{}`` stands for a state table."""
+    return conn.execute(sql.SQL(statement).format(ref.ident), values)  # type: ignore[arg-type]
