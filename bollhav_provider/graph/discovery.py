@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare
+from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare, real_file
 from bollhav_provider.graph.origins import remember
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
         return Discovery(
             errors=(DiscoveryError(root, None, "there is no such file or folder; correct the path"),)
         )
-    real_root = root.resolve()
+    real_root = root.resolve() if root.is_dir() else real_file(root)
     errors: list[DiscoveryError] = []
     with importable(real_root):
         prepare(real_root)
@@ -124,7 +124,7 @@ def _each_once(models: Iterable[tuple[Model, Path]]) -> tuple[Model, ...]:
 def _read_python(
     file: Path, loaded: dict[Path, list[ModuleType]], errors: list[DiscoveryError]
 ) -> ModuleType | None:
-    path = file.resolve()
+    path = real_file(file)
     try:
         return import_file(path, loaded)
     except (Exception, SystemExit) as error:  # whatever a definition file raises is about that file alone
@@ -133,21 +133,21 @@ def _read_python(
 
 
 def _python_error(file: Path, path: Path, error: BaseException) -> DiscoveryError:
-    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path:
+    if isinstance(error, SyntaxError) and error.filename and real_file(error.filename) == path:
         return DiscoveryError(file, error.lineno, f"{type(error).__name__}: {error.msg}")
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(("<frozen importlib", str(Path(__file__).parent)))
     ]
-    own = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
+    own = [frame.lineno for frame in frames if real_file(frame.filename) == path]
     line = own[-1] if own else None
     if isinstance(error, DefinitionError):
         return DiscoveryError(file, line, str(error), error.problems)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SyntaxError):
         text = f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
-    elif frames and Path(frames[-1].filename).resolve() != path:
+    elif frames and real_file(frames[-1].filename) != path:
         text += f" ({frames[-1].filename}:{frames[-1].lineno})"
     return DiscoveryError(file, line, text)
 
@@ -159,7 +159,7 @@ def _module_models(modules: Mapping[Path, ModuleType], root: Path) -> Iterator[t
     # The same file imported under a second name made the same models a second time.
     copies: dict[int, Model] = {}
     for file, found in own.items():
-        for other in everything.get(file.resolve(), ()):
+        for other in everything.get(real_file(file), ()):
             if other is not modules[file]:
                 for name, model in _named_models(other):
                     if name in found:

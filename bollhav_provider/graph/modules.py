@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-__all__ = ["import_file", "importable", "modules_by_file", "prepare"]
+__all__ = ["import_file", "importable", "modules_by_file", "prepare", "real_file"]
 
 # What this module has imported: file to (name in sys.modules, module, digest of the text).
 _imported: dict[Path, tuple[str, ModuleType, bytes]] = {}
@@ -75,34 +77,39 @@ def prepare(root: Path) -> None:
     and those that an earlier discovery of another folder left under a name that now means a file here.
     """
     importlib.invalidate_caches()
+    _real_folder.cache_clear()
     below = [path for path in _imported if path == root or root in path.parents]
     if any(_digest(path) != _imported[path][2] for path in below):
         for path in below:
             name, module, _ = _imported.pop(path)
             if sys.modules.get(name) is module:
                 del sys.modules[name]
-    others = _discovered - {root}
-    for name, module in list(sys.modules.items()):
-        if any(other in (place, *place.parents) for place in _places(module) for other in others):
+    others = tuple(_discovered - {root})
+    for name, module in list(sys.modules.items()) if others else ():
+        mine = _places(module)
+        if any(_is_below(place, other) for place in mine for other in others):
             here = [entry.joinpath(*name.split(".")) for entry in _import_roots(root)]
             files = [
                 path for entry in here for path in (entry.with_suffix(".py"), entry / "__init__.py", entry)
             ]
-            mine = _places(module)
-            if not any(path in mine for path in files) and any(path.exists() for path in files):
+            if not any(str(path) in mine for path in files) and any(path.exists() for path in files):
                 del sys.modules[name]
     _discovered.add(root)
 
 
-def _places(module: ModuleType) -> list[Path]:
+def _places(module: ModuleType) -> list[str]:
     """Return the file of a module, or the folders of a package without one."""
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
-        return [Path(file)]
+        return [file]
     try:
-        return [Path(entry) for entry in getattr(module, "__path__", ())]
+        return [str(entry) for entry in getattr(module, "__path__", ())]
     except Exception:  # the path of a namespace package is worked out anew, and its parent may be gone
         return []
+
+
+def _is_below(place: str, root: Path) -> bool:
+    return place == str(root) or place.startswith(f"{root}{os.sep}")
 
 
 def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
@@ -111,10 +118,21 @@ def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if isinstance(module, ModuleType) and isinstance(file, str) and file.endswith(".py"):
-            path = _real(file)
-            if path == root or root in path.parents:
+            path = real_file(file)
+            if _is_below(str(path), root):
                 found.setdefault(path, []).append(module)
     return found
+
+
+def real_file(file: str | Path) -> Path:
+    """Return the path by which a file is known here: its folder resolved, its own name kept."""
+    folder, name = os.path.split(file)
+    return _real_folder(folder) / name
+
+
+@lru_cache(maxsize=4096)
+def _real_folder(folder: str) -> Path:
+    return _real(folder)
 
 
 def import_file(path: Path, loaded: dict[Path, list[ModuleType]]) -> ModuleType | None:
@@ -184,7 +202,7 @@ def _free(path: Path, name: str | None) -> str:
             if parent:
                 importlib.import_module(parent)
             spec = importlib.util.find_spec(name)
-            if spec is not None and spec.origin is not None and _real(spec.origin) == path:
+            if spec is not None and spec.origin is not None and real_file(spec.origin) == path:
                 return name
     return f"_bollhav_{path.stem}_{blake2b(str(path).encode(), digest_size=8).hexdigest()}"
 
@@ -208,7 +226,7 @@ def _name_of(path: Path) -> str | None:
 
 def _is_from(module: ModuleType, path: Path) -> bool:
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _real(file) == path
+    return isinstance(file, str) and real_file(file) == path
 
 
 def _digest(path: Path) -> bytes:
