@@ -45,24 +45,30 @@ class Cells:
         if (step := _uniform_step(grid)) is not None:
             first, last = _seconds(grid.ceil(within.since)), _seconds(grid.floor(within.until))
             return cls([first], [step], [(last - first) // step]) if first < last else cls()
-        return cls._joined(_seconds(tick) for tick in grid.ticks(within.since, within.until))
+        return cls._joined(grid.ticks(within.since, within.until))
 
     @classmethod
-    def _joined(cls, ticks: Iterable[int]) -> Cells:
+    def _joined(cls, ticks: Iterable[datetime]) -> Cells:
         cells = cls()
-        before: int | None = None
-        step = 0
+        before: datetime | None = None
+        step = timedelta(0)
+        count = 0
         for tick in ticks:
             if before is not None:
                 if tick - before == step:
-                    cells.counts[-1] += 1
+                    count += 1
                 else:
-                    step = tick - before
-                    cells.starts.append(before)
-                    cells.steps.append(step)
-                    cells.counts.append(1)
+                    cells._close(count)
+                    step, count = tick - before, 1
+                    cells.starts.append(_seconds(before))
+                    cells.steps.append(step // _SECOND)
             before = tick
+        cells._close(count)
         return cells
+
+    def _close(self, count: int) -> None:
+        if count:
+            self.counts.append(count)
 
     def __bool__(self) -> bool:
         return bool(self.starts)
@@ -74,6 +80,12 @@ class Cells:
             for _ in range(count):
                 yield Interval(at, at + width)
                 at += width
+
+    def __add__(self, other: Cells) -> Cells:
+        return Cells(self.starts + other.starts, self.steps + other.steps, self.counts + other.counts)
+
+    def __len__(self) -> int:
+        return sum(self.counts)
 
     @property
     def parameters(self) -> dict[str, list[int]]:

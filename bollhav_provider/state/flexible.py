@@ -142,7 +142,9 @@ def fill_gaps(conn: Conn, model: Model, ref: StateRef, run: RunKey, within: Inte
         pieces = [(gap.since, first), (last, gap.until)]
         count += insert_windows(conn, model, ref, run, [Interval(a, b) for a, b in pieces if a < b])
         if first < last:
-            count += insert_cells(conn, model, ref, run, Cells.of(grid, Interval(first, last)))
+            count += insert_cells(
+                conn, model, ref, run, Cells.of(grid, Interval(first, last)), nothing_there=True
+            )
     return count
 
 

@@ -19,12 +19,24 @@ from bollhav_provider.state import flexible, retire, single
 from bollhav_provider.state.cells import ROWS, Cells
 from bollhav_provider.state.clock import db_now, utc
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
-from bollhav_provider.state.rows import declared_edges, grid_key, insert_cells, look, remember, serialise
+from bollhav_provider.state.rows import (
+    append_cells,
+    declared_edges,
+    grid_key,
+    insert_cells,
+    is_empty,
+    look,
+    remember,
+    serialise,
+)
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
 
 log = logging.getLogger(__name__)
+
+#: So many new windows are inserted and remembered in one statement, without a transaction around it.
+_SMALL = 1_000
 
 
 def prefill(
@@ -87,10 +99,14 @@ def _prefill_grid(conn: Conn, model: Model, ref: StateRef, window: Interval | No
         return fill_grid(conn, model, ref, wanted, run, grid, complete=True)
     if not edges:
         return 0
+    cells = sum((Cells.of(grid, edge) for edge in edges), Cells())
+    complete = known.joined(wanted)
+    if len(cells) <= _SMALL:
+        return append_cells(conn, model, ref, run, cells, grid_key(grid), complete)
     with conn.transaction():
         serialise(conn, ref)
-        count = sum(insert_cells(conn, model, ref, run, Cells.of(grid, edge)) for edge in edges)
-        remember(conn, ref, grid_key(grid), known.joined(wanted))
+        count = insert_cells(conn, model, ref, run, cells, nothing_there=True)
+        remember(conn, ref, grid_key(grid), complete)
     return count
 
 
@@ -123,8 +139,10 @@ def fill_grid(
         return 0
     with conn.transaction():
         serialise(conn, ref)
-        check_grain(conn, model, ref, within, cells)
-        count = insert_cells(conn, model, ref, run, cells)
+        empty = is_empty(conn, ref)
+        if not empty:
+            check_grain(conn, model, ref, within, cells)
+        count = insert_cells(conn, model, ref, run, cells, nothing_there=empty)
         if complete:
             remember(conn, ref, grid_key(grid), within)
     return count
@@ -136,8 +154,6 @@ def check_grain(conn: Conn, model: Model, ref: StateRef, within: Interval, cells
     Raises:
         GrainChangedError: one of them is no cell of it.
     """
-    if conn.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(ref.ident)).fetchone() is None:
-        return
     query = sql.SQL(
         "SELECT s.since, s.until FROM {} s WHERE s.since < %(within_until)s AND s.until > %(within_since)s "
         "AND NOT EXISTS (SELECT FROM {} c WHERE c.since = s.since AND c.until = s.until) ORDER BY s.since "

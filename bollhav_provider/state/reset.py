@@ -167,7 +167,7 @@ def _torch(
             flexible.fill_gaps(conn, model, ref, run, inside, chunk or grid)
         flexible.fill_gaps(conn, model, ref, run, whole, grid)
     else:
-        insert_cells(conn, model, ref, run, Cells.of(grid, whole))
+        insert_cells(conn, model, ref, run, Cells.of(grid, whole), nothing_there=True)
     if model.contract.begin is not None:
         remember(conn, ref, flexible.KEY if model.is_flexible else grid_key(grid), whole)
     return count

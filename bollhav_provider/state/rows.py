@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import psycopg
 from psycopg import sql
 
 from bollhav_provider.intervals import Grid, Interval, align_begin
@@ -102,6 +103,11 @@ def look(conn: Conn, ref: StateRef, bounds: tuple[datetime | None, datetime | No
     return Known(utc(now), (chunk, tz) if known else None, known, bool(intact), left_behind)
 
 
+def is_empty(conn: Conn, ref: StateRef) -> bool:
+    """Return whether the state table has no row at all."""
+    return conn.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(ref.ident)).fetchone() is None
+
+
 def remember(conn: Conn, ref: StateRef, grid: tuple[str, str], complete: Interval) -> None:
     """Remember that every window of ``complete`` has its row."""
     conn.execute(
@@ -122,22 +128,87 @@ def forget(conn: Conn, ref: StateRef) -> None:
     )
 
 
+#: From so many windows on it pays to try without looking for conflicts.
+_LARGE = 1_000
+
+
 def grid_key(grid: Grid) -> tuple[str, str]:
     """Return what identifies a grid in the table of what is known."""
     return grid.expression, grid.tz
 
 
-def insert_cells(conn: Conn, model: Model, ref: StateRef, run: RunKey, cells: Cells) -> int:
-    """Insert the windows of ``cells`` that have no row, ``pending``, in one statement. Returns how many there were."""
+def insert_cells(
+    conn: Conn, model: Model, ref: StateRef, run: RunKey, cells: Cells, *, nothing_there: bool = False
+) -> int:
+    """Insert the windows of ``cells`` that have no row, ``pending``, in one statement; returns how many.
+
+    Args:
+        conn: in a transaction that holds the model's lock.
+        model: whose rows.
+        ref: its state table.
+        run: recorded on the rows.
+        cells: the windows.
+        nothing_there: whether none of them is expected to have a row; right either way, only faster when it is so.
+    """
     if not cells:
         return 0
     query = sql.SQL(
         "INSERT INTO {} (model_name, run_id, since, until, status, temporality) "
         "SELECT %(name)s, %(run)s, c.since, c.until, 'pending', %(temporality)s FROM {} c "
-        "ON CONFLICT (since, until) DO NOTHING"
     ).format(ref.ident, ROWS)
     values = {"name": ref.full_name, "run": run.run_id, "temporality": model.temporality.value}
-    return conn.execute(query, values | cells.parameters).rowcount
+    values |= cells.parameters
+    if nothing_there and len(cells) >= _LARGE:
+        # looking for a conflict costs half as much again as inserting
+        try:
+            with conn.transaction():
+                return conn.execute(query, values).rowcount
+        except psycopg.errors.UniqueViolation:
+            pass  # another implementation prefills at the same time
+    return conn.execute(query + sql.SQL("ON CONFLICT (since, until) DO NOTHING"), values).rowcount
+
+
+def append_cells(
+    conn: Conn,
+    model: Model,
+    ref: StateRef,
+    run: RunKey,
+    cells: Cells,
+    grid: tuple[str, str],
+    complete: Interval,
+) -> int:
+    """Insert the new edge and remember what is complete now, in one statement: a run's usual prefill.
+
+    Args:
+        conn: in autocommit.
+        model, ref, run, cells: as for :func:`insert_cells`.
+        grid, complete: as for :func:`remember`.
+    """
+    query = sql.SQL(
+        """
+        WITH alone AS MATERIALIZED (
+            SELECT pg_advisory_xact_lock(%(class)s, hashtext(%(table)s))::text AS held
+        ), inserted AS (
+            INSERT INTO {state} (model_name, run_id, since, until, status, temporality)
+            SELECT %(name)s, %(run)s, c.since, c.until, 'pending', %(temporality)s FROM alone a, {cells} c
+            ON CONFLICT (since, until) DO NOTHING RETURNING 1
+        ), remembered AS (
+            INSERT INTO {prefilled} AS p (state_table, chunk, tz, since, until)
+            SELECT %(table)s, %(chunk)s, %(tz)s, %(whole_since)s, %(whole_until)s FROM alone a
+            ON CONFLICT (state_table) DO UPDATE SET since = least(p.since, excluded.since),
+                until = greatest(p.until, excluded.until)
+                WHERE (p.chunk, p.tz) = (excluded.chunk, excluded.tz)
+        )
+        SELECT count(*) FROM inserted
+        """
+    ).format(state=ref.ident, cells=ROWS, prefilled=sql.Identifier(ref.schema, "prefilled"))
+    values = {
+        "class": LOCK_CLASS, "table": ref.table, "name": ref.full_name, "run": run.run_id,
+        "temporality": model.temporality.value, "chunk": grid[0], "tz": grid[1],
+        "whole_since": complete.since, "whole_until": complete.until, **cells.parameters,
+    }  # fmt: skip
+    row = conn.execute(query, values).fetchone()
+    return int(row[0]) if row else 0
 
 
 def insert_windows(conn: Conn, model: Model, ref: StateRef, run: RunKey, windows: Sequence[Interval]) -> int:
