@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from bollhav_provider.dag_factory import build_dags
+    from bollhav_provider.factory.task_group import ModelTaskGroup
     from bollhav_provider.data.upstream import Upstream
     from bollhav_provider.exceptions import BollhavError, DefinitionError, DefinitionWarning
     from bollhav_provider.intervals import Grid, Interval, IntervalSet, Unit
@@ -106,6 +107,7 @@ _HOMES = {
     **dict.fromkeys(("Grid", "Interval", "IntervalSet", "Unit"), "bollhav_provider.intervals"),
     **dict.fromkeys(("BollhavError", "DefinitionError", "DefinitionWarning"), "bollhav_provider.exceptions"),
     "Upstream": "bollhav_provider.data.upstream",
+    "ModelTaskGroup": "bollhav_provider.factory.task_group",
     "build_dags": "bollhav_provider.dag_factory",
 }
 
@@ -134,6 +136,7 @@ __all__ = [
     "IntervalSet",
     "Materialization",
     "Model",
+    "ModelTaskGroup",
     "NotNull",
     "OnSchemaChange",
     "People",

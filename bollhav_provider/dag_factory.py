@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from bollhav_provider.factory.load import load
+from bollhav_provider.factory.load import folder_of, load
 
 
 def build_dags(
@@ -70,7 +69,8 @@ def build_dags(
 
     from bollhav_provider.factory.build import Factory
 
-    loaded = load(models, base=_folder_of_caller(into), select=select)
+    namespace = into if into is not None and "__file__" in into else sys._getframe(1).f_globals
+    loaded = load(models, base=folder_of(namespace), select=select)
     if strict:
         loaded.require_good()
     factory = Factory.make(
@@ -95,10 +95,3 @@ def build_dags(
 def _variable(dag_id: str) -> str:
     """Return a name for the DAG in the file's globals that no variable of the file can have."""
     return f"dag {dag_id}"
-
-
-def _folder_of_caller(into: Mapping[str, Any] | None) -> Path:
-    """Return the folder of the DAG file that calls: what relative paths are relative to."""
-    namespace: Mapping[str, Any] = into if into is not None and "__file__" in into else sys._getframe(2).f_globals
-    file = namespace.get("__file__")
-    return Path(file).resolve().parent if file else Path.cwd()

@@ -87,7 +87,9 @@ class ModelLockedError(StateError):
 
 
 class LeaseLostError(StateError):
-    """The claim on a unit was lost; nothing of this attempt may be committed."""
+    """The claim on a unit was lost; nothing of this attempt may be committed. Another attempt may."""
+
+    retryable = True
 
 
 class GrainChangedError(StateError):

@@ -33,12 +33,12 @@ def get_provider_info() -> dict[str, Any]:
             "bollhav_provider.links.UpstreamLink",
         ],
         "notifications": ["bollhav_provider.notifications.BollhavNotifier"],
-        "task-decorators": [{"name": "bollhav", "class-name": "bollhav_provider.operators.decorator.bollhav_task"}],
+        "task-decorators": [{"name": "bollhav", "class-name": "bollhav_provider.operators.run_model.bollhav_task"}],
         "config": {"bollhav": {"description": "Options of the Bollhav provider.", "options": _options()}},
     }
 
 
-_OPERATORS = ("execute", "prefill", "library")
+_OPERATORS = ("execute", "prefill", "run_model", "library")
 
 
 def _connection_type() -> dict[str, Any]:

@@ -76,6 +76,12 @@ def _read(models: Any, base: Path) -> tuple[list[Model], dict[str, str]]:
     return found, broken
 
 
+def folder_of(namespace: Mapping[str, Any]) -> Path:
+    """Return the folder of the DAG file that these globals belong to: what relative paths are relative to."""
+    file = namespace.get("__file__")
+    return Path(file).resolve().parent if file else Path.cwd()
+
+
 def _shown(path: Path, base: Path) -> str:
     """Return a file's path as it is named in the UI: the same on every machine where it can be."""
     try:

@@ -45,26 +45,38 @@ class _BollhavDecorated(DecoratedOperator, RunModelOperator):
     template_fields: Sequence[str] = ()
     template_fields_renderers: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, *, python_callable: Callable[..., Any], model: Model, **kwargs: Any) -> None:
-        if model.function is None and model.query is None:
-            model.execute(python_callable)
-        super().__init__(python_callable=python_callable, model=model, **kwargs)
-
     def execute(self, context: Mapping[str, Any]) -> Any:
         return RunModelOperator.execute(self, context)
 
 
-def bollhav_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+def bollhav_task(python_callable: Callable[..., Any] | None = None, *, model: Model, **kwargs: Any) -> Any:
     """Make a task of a function that computes a model's rows::
 
         @task.bollhav(model=orders)
         def load(unit: Unit, customers: Upstream) -> pl.DataFrame: ...
 
-    The function's parameters are filled as those of ``@model.execute`` are; the task's run is the run of the
-    model.
+        load()
+
+    The function's parameters are filled as those of ``@model.execute`` are; the task's run is the run of the model.
 
     Args:
         python_callable: the function.
-        kwargs: ``model``, and what :class:`RunModelOperator` takes.
+        model: the model, which has neither a query nor an execute function yet.
+        kwargs: what :class:`RunModelOperator` takes.
+
+    Raises:
+        DefinitionError: a parameter of the function cannot be filled.
     """
-    return task_decorator_factory(python_callable=python_callable, decorated_operator_class=_BollhavDecorated, **kwargs)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        model.execute(function)
+
+        def named() -> None:
+            """Airflow binds a task's arguments when the DAG is written; the model's are known when a unit runs."""
+
+        named.__name__, named.__doc__ = function.__name__, function.__doc__
+        return task_decorator_factory(
+            python_callable=named, decorated_operator_class=_BollhavDecorated, model=model, **kwargs
+        )
+
+    return decorate if python_callable is None else decorate(python_callable)

@@ -66,6 +66,13 @@ def states(dag_run: Any) -> dict[str, str]:
     return found
 
 
+def execute(dsn: str, *statements: str) -> None:
+    """Run statements."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        for statement in statements:
+            conn.execute(statement.encode())
+
+
 def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
     """Return what a query gives, in UTC."""
     with psycopg.connect(dsn, autocommit=True) as conn:

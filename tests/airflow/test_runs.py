@@ -121,7 +121,9 @@ def test_a_dry_run_changes_nothing(library: str, run: Any) -> None:
     assert rows(library, "SELECT to_regclass('shop.orders'), to_regnamespace('z_bollhav')") == [(None, None)]
 
 
-def test_a_window_outside_the_contract_runs_nothing_and_says_so(library: str, run: Any, capsys: Any, caplog: Any) -> None:
+def test_a_window_outside_the_contract_runs_nothing_and_says_it(
+    library: str, run: Any, capsys: Any, caplog: Any
+) -> None:
     dag_run = run(build_dags([windowed("shop.orders")])["shop.orders"], "2025-06-01")
     assert dag_run.state == "success"
     assert states(dag_run)["prefill"] == "success"
