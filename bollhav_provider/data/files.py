@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.data.file_dates import restore_dates
+from bollhav_provider.data.file_times import temporal_columns
 from bollhav_provider.exceptions import DataError
 from bollhav_provider.model import SourceFile
 
@@ -151,9 +152,7 @@ def scan_file(
             with paths[0].open("rb") as file:
                 head = file.read(65_536)
             if not any(head.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS):
-                return pl.scan_csv(
-                    paths[0], skip_lines=source.remove_top_rows, **_csv_options(source, formats.pop(), head)
-                )
+                return _scan_csv(paths[0], source, _csv_options(source, formats.pop(), head))
     return read_file(source, base=base, dates=dates, files=files, what=what).lazy()
 
 
@@ -245,7 +244,7 @@ def _parse(source: SourceFile, name: str, content: bytes | Path, what: str) -> p
         text = _without_top_rows(text, source.remove_top_rows)
         if not text.strip():
             return pl.DataFrame()
-        return pl.read_csv(text, **_csv_options(source, form, text[:65_536]))
+        return _read_csv(text, _csv_options(source, form, text[:65_536]))
     except (pl.exceptions.PolarsError, ValueError, TypeError) as exc:
         raise DataError(f"{what}: {name} is no {form} file as it is described: {_first_line(exc)}") from exc
 
@@ -265,8 +264,41 @@ def _csv_options(source: SourceFile, form: str, head: bytes) -> dict[str, Any]:
         "has_header": source.has_header,
         "null_values": list(source.null_values) or None,
         "infer_schema_length": source.infer_schema_length,
-        "try_parse_dates": True,
     }
+
+
+def _read_csv(text: bytes, options: dict[str, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    frame = pl.read_csv(text, **options)
+
+    def column(name: str, first: int | None) -> pl.Series:
+        return frame[name] if first is None else frame[name].drop_nulls().head(first)
+
+    return frame.with_columns(temporal_columns(_texts(frame.schema), column).values())
+
+
+def _scan_csv(path: Path, source: SourceFile, options: dict[str, Any]) -> pl.LazyFrame:
+    import polars as pl
+
+    scanned = pl.scan_csv(path, skip_lines=source.remove_top_rows, **options)
+    schema = scanned.collect_schema()
+
+    def column(name: str, first: int | None) -> pl.Series:
+        values = scanned.select(name)
+        return (values if first is None else values.drop_nulls().head(first)).collect().to_series()
+
+    found = temporal_columns(_texts(schema), column)
+    if not found:
+        return scanned
+    typed = {**schema, **{name: values.dtype for name, values in found.items()}}
+    return pl.scan_csv(path, skip_lines=source.remove_top_rows, schema=typed, **options)
+
+
+def _texts(schema: pl.Schema) -> list[str]:
+    import polars as pl
+
+    return [name for name, kind in schema.items() if kind == pl.String]
 
 
 def _sniff(head: bytes, top_rows: int) -> str:

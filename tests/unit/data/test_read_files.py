@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from bollhav_provider.data.archive import archive_file, archive_files
 from bollhav_provider.data.files import FileVersion, find_files, read_file, scan_file
@@ -205,3 +206,24 @@ def test_every_file_is_tried_before_an_archive_error_is_raised(tmp_path: Path) -
     with pytest.raises(DataError, match="cannot be moved to the archive_folder"):
         archive_files([(one, tmp_path / "taken"), (two, tmp_path / "done")])
     assert (tmp_path / "done" / "2.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n2024-01-01\n\n2024-02-03\n",
+        "a,b\n,1\n2024-01-01,1\n,2\n",
+        "a,b\n2024-01-01,\n2024-13-01,1\n",
+        "a,b\n2024-01-01T10:00:00+02:00,1\n2024-01-01T10:00:00Z,2\n",
+        "a,b\n01/02/2024,1\n31/01/2024,2\n",
+        'a,b\n"2024-01-01",1\n"",2\n',
+        "a\n10:11:12\n11:12:13\n",
+        "a,b\n" + "2024-01-01,1\n" * 150 + "later,2\n",
+    ],
+)
+def test_dates_are_those_that_polars_finds_over_all_rows(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.csv"
+    path.write_text(text)
+    wanted = pl.read_csv(text.encode(), infer_schema_length=None, try_parse_dates=True)
+    assert_frame_equal(read_file(SourceFile(path=path)), wanted)
+    assert_frame_equal(scan_file(SourceFile(path=path)).collect(), wanted)
