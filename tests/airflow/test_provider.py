@@ -1,0 +1,96 @@
+"""What the package registers with Airflow, and that registering costs nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+
+from bollhav_provider.get_provider_info import get_provider_info
+from bollhav_provider.settings import OPTIONS
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
+
+
+def schema() -> dict[str, Any]:
+    path = Path(str(airflow.__file__)).parent / "provider_info.schema.json"
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
+
+
+def test_the_provider_info_is_valid() -> None:
+    info = get_provider_info()
+    if not AIRFLOW_V_3_0_PLUS:  # a key of Airflow 3 that 2 ignores
+        for connection in info["connection-types"]:
+            connection.pop("conn-fields")
+            connection.pop("ui-field-behaviour")
+    jsonschema.validate(info, schema())
+    assert info["package-name"] == "airflow-provider-bollhav"
+
+
+def test_everything_that_the_provider_info_names_exists() -> None:
+    info = get_provider_info()
+    modules = [
+        m
+        for kind in ("operators", "sensors", "hooks", "triggers")
+        for entry in info[kind]
+        for m in entry["python-modules"]
+    ]
+    for module in modules:
+        import_module(module)
+    classes = [*info["extra-links"], *info["notifications"], *(d["class-name"] for d in info["task-decorators"])]
+    classes += [c["hook-class-name"] for c in info["connection-types"]]
+    for path in classes:
+        module, _, name = path.rpartition(".")
+        assert hasattr(import_module(module), name), path
+
+
+def test_every_option_is_described_and_none_has_a_default_that_would_hide_the_environment() -> None:
+    options = get_provider_info()["config"]["bollhav"]["options"]
+    assert {option.name for option in OPTIONS} <= set(options)
+    assert {"poke_interval", "gate_timeout", "asset_host", "asset_database"} <= set(options)
+    assert all(option["default"] is None for option in options.values())
+    assert options["dsn"]["sensitive"] is True
+
+
+@pytest.mark.parametrize("module", ["bollhav_provider.plugins.bollhav", "bollhav_provider.get_provider_info"])
+def test_what_every_process_imports_is_light(module: str) -> None:
+    script = f"""
+import sys, {module}
+print(sorted({{"polars", "psycopg", "fastapi", "pydantic_core", "sqlglot"}} & (set(sys.modules) - before)))
+"""
+    preamble = "import sys; import airflow.providers.common.compat.sdk as s; s.AirflowPlugin; s.BaseOperatorLink\n"
+    preamble += "from airflow.timetables.interval import CronDataIntervalTimetable; before = set(sys.modules)\n"
+    done = subprocess.run([sys.executable, "-c", preamble + script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_plugin_registers_its_timetable() -> None:
+    from airflow import plugins_manager
+
+    from bollhav_provider.timetables.contract import ContractTimetable
+
+    names = f"{ContractTimetable.__module__}.{ContractTimetable.__qualname__}"
+    if AIRFLOW_V_3_0_PLUS and hasattr(plugins_manager, "get_timetables_plugins"):
+        assert names in plugins_manager.get_timetables_plugins()
+    else:
+        plugins_manager.initialize_timetables_plugins()
+        assert names in plugins_manager.timetable_classes
+
+
+def test_the_contracts_timetable_survives_serialisation() -> None:
+    from datetime import UTC, datetime
+
+    from bollhav_provider.timetables.contract import ContractTimetable
+
+    timetable = ContractTimetable("@daily", "Europe/Stockholm", datetime(2024, 4, 1, tzinfo=UTC))
+    again = ContractTimetable.deserialize(json.loads(json.dumps(timetable.serialize())))
+    assert again == timetable
+    assert again.end == timetable.end
