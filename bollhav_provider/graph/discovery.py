@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +134,8 @@ def _read_python(
 def _python_error(file: Path, path: Path, error: BaseException) -> DiscoveryError:
     if isinstance(error, SyntaxError) and error.filename and real_file(error.filename) == path:
         return DiscoveryError(file, error.lineno, f"{type(error).__name__}: {error.msg}")
+    import traceback
+
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

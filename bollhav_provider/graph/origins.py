@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import weakref
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,6 +59,8 @@ def located(problem: Problem, model: Model) -> Problem:
 @lru_cache(maxsize=256)
 def _lines(path: Path) -> dict[str, int]:
     """Return the lines on which a module's names are assigned."""
+    import ast
+
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
