@@ -1,0 +1,1 @@
+"""The ``bollhav`` command: the same library, state and models, without Airflow."""

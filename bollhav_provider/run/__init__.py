@@ -1,14 +1,14 @@
 """One run: plan a window into units, live one unit's life.
 
 The steps, in order: :func:`prepare` once a run, :func:`execute_unit` (or :func:`execute_units`) for what it
-lists. Where connections come from is the caller's: :class:`Connections`.
+lists, :func:`finish` where the end of the run is known. Where connections come from is the caller's: :class:`Connections`.
 """
 
 from __future__ import annotations
 
 from bollhav_provider.run.connections import Connections, ConnectOptions, DsnConnections, connect
 from bollhav_provider.run.execute import execute_unit, execute_units
-from bollhav_provider.run.prepare import prepare
+from bollhav_provider.run.prepare import finish, prepare
 from bollhav_provider.run.results import Prepared, UnitOutcome, UnitStats, batches
 from bollhav_provider.run.spec import RunSpec, run_key
 from bollhav_provider.run.worker import Worker
@@ -26,6 +26,7 @@ __all__ = [
     "connect",
     "execute_unit",
     "execute_units",
+    "finish",
     "prepare",
     "run_key",
 ]

@@ -72,6 +72,17 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
     return Prepared(units, _sentence(model, spec, units, counts), tuple(warnings), counts, skip=not units)
 
 
+def finish(connections: Connections, model: Model, spec: RunSpec) -> None:
+    """Say that nothing more of the run will come: the lock of a model that allows no concurrent runs ends now.
+
+    Without it the lock ends with its lease. For a caller that knows the end of its run.
+    """
+    if model.state is None or model.state.allow_concurrent_runs or spec.state_disabled or spec.dry_state:
+        return
+    with closing(connections.state(model)) as conn:
+        state.unlock_model(conn, model, spec.env, spec.run)
+
+
 def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
     """Return the grid that slices this run, when it may be another than the model's."""
     if spec.interval_override is None:

@@ -23,9 +23,11 @@ def loads(
         until: end of the range; None for no bound.
     """
     query = sql.SQL(
-        "SELECT s.since, s.until, s.applied_at FROM {state} s WHERE s.status = 'applied' AND s.applied_at IS NOT NULL AND "
+        "SELECT s.since, s.until, s.applied_at FROM {state} s WHERE s.status = 'applied' AND s.applied_at IS "
+        "NOT NULL AND "
         "(s.since IS NULL OR (s.since >= coalesce((SELECT p.since FROM {state} p WHERE p.since <= %(since)s "
-        "ORDER BY p.since DESC LIMIT 1), '-infinity') AND s.since < coalesce(%(until)s::timestamptz, 'infinity') "
+        "ORDER BY p.since DESC LIMIT 1), '-infinity') AND s.since < coalesce(%(until)s::timestamptz, "
+        "'infinity') "
         "AND s.until > coalesce(%(since)s::timestamptz, '-infinity'))) ORDER BY s.since NULLS FIRST, s.until"
     ).format(state=ref.ident)
     rows = conn.execute(query, {"since": since, "until": until}).fetchall()

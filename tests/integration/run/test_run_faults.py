@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
-from run_support import ROWS, House, hours, killed_model
+from psycopg import sql
+from run_support import ROWS, House, daily, day, hours, killed_model
 from wire_proxy import WireProxy, at_copy_data, when
 
-from bollhav_provider.exceptions import CommitUnknownError
+from bollhav_provider.exceptions import CommitUnknownError, LeaseLostError, ModelLockedError
 from bollhav_provider.intervals import Unit
-from bollhav_provider.model import Model
-from bollhav_provider.run import checkpoints, commit, execute_unit, execute_units
+from bollhav_provider.model import Model, State
+from bollhav_provider.run import (
+    ConnectOptions,
+    checkpoints,
+    commit,
+    connect,
+    execute_unit,
+    execute_units,
+    finish,
+)
 from bollhav_provider.testing.postgres import PostgresServer
 
 Make = Callable[..., House]
@@ -110,6 +121,72 @@ def test_a_lock_time_out_is_an_error_with_the_servers_words(house: Make) -> None
             execute_unit(limited.connections, h.graph(), model, unit, h.spec())
     assert h.states(model)[0] == "error"
     assert "lock timeout" in h.sql("SELECT error_message FROM z_bollhav.errors")[0][0]
+
+
+def test_a_lost_lease_stops_the_statement_that_runs(house: Make) -> None:
+    slow = daily("shop.slow", query="SELECT %(since)s::timestamptz AS at, 1 AS amount FROM pg_sleep(20)")
+    h = house(slow)
+    h.prepare(slow, day(1))
+    table = sql.Identifier("z_bollhav", slow.state_table)
+
+    def take_over(point: str, _: object) -> None:
+        if point == checkpoints.DURING_WRITE:
+            with psycopg.connect(h.dsn, autocommit=True) as conn:
+                conn.execute(
+                    sql.SQL("UPDATE {} SET attempt = attempt + 1 WHERE status = 'running'").format(table)
+                )
+
+    end = checkpoints.subscribe(take_over)
+    started = time.monotonic()
+    try:
+        with pytest.raises(LeaseLostError):
+            execute_unit(
+                h.connections, h.graph(), slow, Unit(day(1)), h.spec(lease=dt.timedelta(seconds=1.5))
+            )
+    finally:
+        end()
+    assert time.monotonic() - started < 10
+    assert h.sql("SELECT count(*) FROM shop.slow") == [(0,)]
+
+
+def test_a_full_server_is_tried_again_with_pauses(house: Make, db: str) -> None:
+    h = house()
+    role = f"few_{uuid4().hex[:12]}"
+    h.sql(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1")
+    try:
+        few = psycopg.conninfo.make_conninfo(db, user=role)
+        first = connect(few)
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                first.close()
+                time.sleep(0.1)
+
+        with connect(few, options=ConnectOptions(pause=pause)) as second:
+            assert second.execute("SELECT 1").fetchone() == (1,)
+        assert len(pauses) >= 2
+        held = connect(few)
+        with pytest.raises(psycopg.OperationalError, match="too many connections"):
+            connect(few, options=ConnectOptions(attempts=2, pause=lambda _: None))
+        held.close()
+    finally:
+        h.sql(f"DROP ROLE {role}")
+
+
+def test_a_model_without_concurrent_runs_is_locked_for_another_run_until_the_end(house: Make) -> None:
+    model = daily(
+        state=State(allow_concurrent_runs=False), query="SELECT %(since)s::timestamptz AS at, 1 AS amount"
+    )
+    h = house(model)
+    mine, other = h.spec(day(1, 2)), h.spec(day(1, 2))
+    h.prepare(model, day(1, 2))
+    assert execute_unit(h.connections, h.graph(), model, Unit(day(1)), mine).applied
+    with pytest.raises(ModelLockedError):
+        execute_unit(h.connections, h.graph(), model, Unit(day(2)), other)
+    finish(h.connections, model, mine)
+    assert execute_unit(h.connections, h.graph(), model, Unit(day(2)), other).applied
 
 
 def test_a_server_that_is_restarted_in_the_middle_of_a_run(house: Make) -> None:

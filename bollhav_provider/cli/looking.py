@@ -1,0 +1,183 @@
+"""Commands that only look: plan, status, explain."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import typer
+
+from bollhav_provider.cli import options, render
+from bollhav_provider.cli.project import Project, open_project
+
+#: Something is left waiting; not a failure of the command.
+WAITING = 3
+
+
+def plan(
+    names: options.ModelNames = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    whole: options.Whole = False,
+    mode: options.Mode = None,
+    cascade: bool = typer.Option(
+        False, "--cascade", help="Also list what is, or would be, older than its inputs."
+    ),
+    select: options.Select = None,
+    models: options.Models = None,
+    dsn: options.Dsn = None,
+    suffix: options.Suffix = None,
+    json: options.Json = False,
+) -> None:
+    """Show what a run would do: run now, run after others, blocked, applied already. Nothing is changed.
+
+    Exit code 0: everything would run or is applied. 3: something would be left waiting. 1: something can
+        never run.
+    """
+    from bollhav_provider.run import RunSpec, run_key
+    from bollhav_provider.run.plan import plan as work_out
+
+    project = open_project(models, dsn, suffix)
+    chosen = project.models(names, select)
+    now = project.now()
+    settled = {model.full_name: project.window(model, since, until, now, whole=whole) for model in chosen}
+    spec = RunSpec(
+        run=run_key(),
+        env=project.env,
+        mode=mode or project.settings.state_mode,
+        reconcile=project.settings.reconcile,
+        cascade=cascade,
+    )
+    windows = {name: found.window for name, found in settled.items()}
+    runnable = [m for m in chosen if m.is_windowless or windows[m.full_name] is not None]
+    found = work_out(project.connections, project.graph, runnable, spec, windows)
+    if json:
+        render.as_json({**found.to_json(), "broken": list(project.broken)})
+    else:
+        _show_plan(found, {n: f.message for n, f in settled.items() if f.message}, project)
+    if found.hard:
+        raise typer.Exit(1)
+    if found.blocked:
+        raise typer.Exit(WAITING)
+
+
+def _show_plan(found: Any, notes: dict[str, str], project: Project) -> None:
+    rows = []
+    for planned in found.models:
+        for entry in planned.ranges():
+            why = entry["reason"] or (f"after {', '.join(entry['after'])}" if entry["after"] else "")
+            rows.append(
+                (
+                    planned.model.full_name,
+                    render.word(entry["action"]),
+                    entry["units"],
+                    render.span(entry["since"], entry["until"]),
+                    why,
+                )
+            )
+    render.table("", ("model", "action", "units", "window", "why"), rows)
+    for name, note in notes.items():
+        render.say(f"{name}: {note}")
+    if found.outdated:
+        render.table(
+            "\nolder than their inputs, in the order in which they would run again",
+            ("model", "window", "because of"),
+            [(one.full_name, one.unit.label, ", ".join(one.because)) for one in found.outdated],
+        )
+    render.say(found.sentence)
+    _show_broken(project)
+
+
+def status(
+    names: options.ModelNames = None,
+    select: options.Select = None,
+    models: options.Models = None,
+    dsn: options.Dsn = None,
+    suffix: options.Suffix = None,
+    json: options.Json = False,
+) -> None:
+    """Show how models stand: units by status, what is covered, what is stale or stuck."""
+    from bollhav_provider import state
+    from bollhav_provider.state.restatement import outdated
+    from bollhav_provider.state.summary import summary
+
+    project = open_project(models, dsn, suffix)
+    chosen = [model for model in project.models(names, select) if model.is_tracked]
+    shown = []
+    older: dict[str, int] = {}
+    with closing(project.connections.state()) as conn:
+        try:
+            for one in outdated(conn, project.env):
+                older[one.full_name] = older.get(one.full_name, 0) + 1
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            pass  # no library yet: nothing was ever run
+    for model in chosen:
+        with closing(project.connections.state(model)) as conn:
+            stands = summary(conn, model, project.env)
+            name = state.StateRef.of(model, project.env).full_name
+            last = state.errors(conn, project.env, name, limit=1) if stands.counts["error"] else []
+        shown.append((model, stands, older.get(name, 0), last[0] if last else None))
+    if json:
+        render.as_json(
+            [
+                {
+                    "model": model.full_name,
+                    **stands.to_json(),
+                    "outdated": old,
+                    "last_error": f"{error.error_type}: {error.message}" if error else None,
+                }
+                for model, stands, old, error in shown
+            ]
+        )
+        return
+    rows = []
+    for model, stands, old, error in shown:
+        counts = stands.counts
+        note = stands.reason or (f"{error.error_type}: {error.message}" if error else "")
+        if stands.expired:
+            note = f"{stands.expired} running without a worker. {note}"
+        covered = str(stands.applied_range) if stands.applied_range else ""
+        numbers = [counts[s] or "" for s in ("applied", "pending", "running", "blocked", "error")]
+        rows.append((model.full_name, *numbers, old or "", covered, render.when(stands.loaded_at), note))
+    headers = (
+        "model",
+        "applied",
+        "pending",
+        "running",
+        "blocked",
+        "error",
+        "outdated",
+        "from, up to",
+        "loaded",
+        "note",
+    )
+    render.table("", headers, rows)
+    _show_broken(project)
+
+
+def explain(
+    name: options.ModelName,
+    since: options.Since = None,
+    until: options.Until = None,
+    models: options.Models = None,
+    dsn: options.Dsn = None,
+    suffix: options.Suffix = None,
+    json: options.Json = False,
+) -> None:
+    """Explain one model: what it reads and waits for, and why the units of a window are where they are."""
+    project = open_project(models, dsn, suffix)
+    model = project.model(name)
+    found = project.window(model, since, until, project.now())
+    from bollhav_provider.cli.explaining import explanation, show
+
+    told = explanation(project, model, found)
+    if json:
+        render.as_json(told)
+    else:
+        show(told)
+
+
+def _show_broken(project: Project) -> None:
+    for problem in project.broken:
+        render.say(render.word("cannot be used", "red"), f": {problem}", console=render.err)

@@ -1,0 +1,180 @@
+"""What every command works on: models, connections, settings, environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from bollhav_provider.exceptions import ConfigurationError, DefinitionError, Problem
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+    from bollhav_provider.intervals import ResolvedWindow
+    from bollhav_provider.model import Environment, Model
+    from bollhav_provider.run import DsnConnections
+    from bollhav_provider.settings import Settings
+
+#: Where models are looked for when nobody says.
+PLACES = ("models", "dags/models")
+
+
+@dataclass(frozen=True)
+class Project:
+    """One deployment, as the command line sees it.
+
+    Attributes:
+        graph: of all models that fit together.
+        connections: to library, targets and sources.
+        settings: from environment variables.
+        env: the environment, fixed now.
+        broken: what is wrong with files and models that were set aside.
+    """
+
+    graph: Graph
+    connections: DsnConnections
+    settings: Settings
+    env: Environment
+    broken: tuple[str, ...] = ()
+
+    def model(self, name: str) -> Model:
+        """Return one model.
+
+        Raises:
+            DefinitionError: it is not there, or it is and does not fit; with what is wrong.
+        """
+        rejected = self.graph.rejected
+        if name in rejected:
+            raise DefinitionError(rejected[name])
+        if name not in self.graph and self.broken:
+            raise DefinitionError(
+                [
+                    Problem(
+                        name,
+                        "model",
+                        "it is not among the models that can be read",
+                    )
+                ]
+            ) from None
+        return self.graph.model(name)
+
+    def models(self, names: list[str] | None, select: str | None) -> list[Model]:
+        """Return models by name and by tags; all of them when neither is given, each after what it reads."""
+        chosen = {self.model(name).full_name for name in names or ()}
+        if select:
+            chosen |= {model.full_name for model in self.graph.select(select)}
+        if not names and not select:
+            return list(self.graph.order())
+        return [model for model in self.graph.order() if model.full_name in chosen]
+
+    def now(self) -> datetime:
+        """Return the database's clock."""
+        from contextlib import closing
+
+        from bollhav_provider.state import db_now
+
+        with closing(self.connections.state()) as conn:
+            return db_now(conn)
+
+    def window(
+        self, model: Model, since: str | None, until: str | None, now: datetime, *, whole: bool = False
+    ) -> ResolvedWindow:
+        """Return what a run of a model covers: its dates, else the latest complete window, or with ``whole``
+        all of it.
+
+        Raises:
+            IntervalError: the dates make no window.
+        """
+        from bollhav_provider.intervals import resolve_window
+
+        chunking = model.batching.time if model.batching is not None else None
+        return resolve_window(
+            model.grid,
+            now=now,
+            since=instant(since, "--since", model.tz),
+            until=instant(until, "--until", model.tz),
+            begin=model.contract.begin,
+            end=model.contract.end,
+            lookback=chunking.lookback if chunking is not None and not whole else 0,
+            flexible=model.is_flexible,
+            run_grid=model.run_grid,
+            absent="contract" if whole and model.contract.begin is not None else "latest",
+        )
+
+
+def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Project:
+    """Read the models and settle everything else.
+
+    Args:
+        models: folder or file of definitions; ``BOLLHAV_MODELS``, else ``models`` or ``dags/models``.
+        dsn: of the library; ``BOLLHAV_DSN``.
+        suffix: of the environment, instead of what environment variables say.
+
+    Raises:
+        ConfigurationError: there are no models, or no DSN.
+    """
+    from bollhav_provider.graph import build_graph, discover
+    from bollhav_provider.model import Environment
+    from bollhav_provider.run import ConnectOptions, DsnConnections
+    from bollhav_provider.settings import Settings
+
+    settings = Settings.resolve(environ=os.environ)
+    place = models or _models_place()
+    found = discover(place)
+    graph = build_graph(found.models)
+    broken = tuple(map(str, found.errors)) + tuple(
+        str(problem) for problems in graph.rejected.values() for problem in problems
+    )
+    if not found.models and found.errors:
+        raise ConfigurationError("no model can be read:\n" + "\n".join(broken))
+    address = dsn or settings.dsn
+    if not address:
+        raise ConfigurationError(
+            "there is no DSN: give --dsn, or set BOLLHAV_DSN to that of the library's database."
+        )
+    options = ConnectOptions(
+        connect_timeout=settings.connect_timeout,
+        attempts=settings.connect_attempts,
+        prepared=settings.prepared_statements,
+        statement_timeout=settings.statement_timeout,
+        lock_timeout=settings.lock_timeout,
+    )
+    env = Environment.fixed_at(
+        datetime.now(UTC),
+        suffix if suffix is not None else settings.schema_suffix,
+        settings.schema_appendix or None,
+        settings.target_suffix or None,
+    )
+    return Project(graph, DsnConnections(address, options=options), settings, env, broken)
+
+
+def instant(text: str | None, option: str, tz: str) -> datetime | None:
+    """Read an instant; a plain date is midnight in the model's zone.
+
+    Raises:
+        IntervalError: it is no instant, or has a clock time and no offset.
+    """
+    from bollhav_provider.intervals import as_utc
+
+    if text is None:
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return as_utc(text, option)
+    return as_utc(datetime.combine(day, time(), ZoneInfo(tz)), option)
+
+
+def _models_place() -> Path:
+    if given := os.environ.get("BOLLHAV_MODELS"):
+        return Path(given)
+    for place in PLACES:
+        if Path(place).exists():
+            return Path(place)
+    raise ConfigurationError(
+        f"there are no models: neither {' nor '.join(PLACES)} exists here. Give --models, or set "
+        f"BOLLHAV_MODELS."
+    )

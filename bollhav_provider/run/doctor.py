@@ -1,0 +1,254 @@
+"""Looks for what is wrong with a deployment's library and targets, and mends what can be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import psycopg
+
+from bollhav_provider import data, state
+from bollhav_provider.exceptions import BollhavError, GrainChangedError
+from bollhav_provider.intervals import Interval, contract_range
+from bollhav_provider.model import Environment, Model
+from bollhav_provider.run.connections import Connections
+from bollhav_provider.run.inputs import gated_tables
+from bollhav_provider.state.restatement import outdated
+from bollhav_provider.state.summary import Summary, has_state, summary
+
+if TYPE_CHECKING:
+    from bollhav_provider.graph import Graph
+
+Level = Literal["error", "warning", "info"]
+
+#: Clocks that differ by more make logs and freshness hard to read together.
+_SKEW = timedelta(seconds=30)
+_OLDEST_SERVER = 140_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the doctor says.
+
+    Attributes:
+        level: ``error`` (wrong answers, or nothing will run), ``warning`` (somebody should look), ``info``.
+        code: what kind of thing, for scripts.
+        model: full name; empty for the deployment as a whole.
+        message: what is found, and what to do about it.
+        fixed: whether it was mended.
+    """
+
+    level: Level
+    code: str
+    model: str
+    message: str
+    fixed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "level": self.level,
+            "code": self.code,
+            "model": self.model or None,
+            "message": self.message,
+            "fixed": self.fixed,
+        }
+
+
+def examine(
+    connections: Connections, graph: Graph, models: Iterable[Model], env: Environment, *, fix: bool = False
+) -> list[Finding]:
+    """Examine the library and every model's state and target.
+
+    Args:
+        connections: to them.
+        graph: resolves upstreams.
+        models: which to examine.
+        env: names the schemas.
+        fix: rebuild wrong coverage, fill holes, free the units of dead workers.
+    """
+    found: list[Finding] = []
+    try:
+        with closing(connections.state()) as conn:
+            found += _server(conn)
+            if fix:
+                state.bootstrap(conn, env)
+            ready = _library(conn, env, found)
+    except psycopg.OperationalError as exc:
+        return [
+            Finding(
+                "error",
+                "connection",
+                "",
+                f"the library's database cannot be reached: {' '.join(str(exc).split())}",
+            )
+        ]
+    for model in models:
+        try:
+            found += _model(connections, graph, model, env, ready=ready, fix=fix)
+        except (BollhavError, psycopg.Error, OSError) as exc:
+            found.append(Finding("error", "failed", model.full_name, " ".join(str(exc).split())))
+    return found
+
+
+def _server(conn: psycopg.Connection[Any]) -> Iterator[Finding]:
+    version = conn.info.server_version
+    if version < _OLDEST_SERVER:
+        yield Finding(
+            "error", "server", "", f"PostgreSQL {version // 10_000} is too old: 14 or later is needed."
+        )
+    skew = abs(datetime.now(UTC) - state.db_now(conn))
+    if skew > _SKEW:
+        yield Finding(
+            "warning",
+            "clock",
+            "",
+            f"this machine's clock and the database's differ by {skew.total_seconds():.0f} s; leases and "
+            f"freshness go by the "
+            "database's: let both follow a time server.",
+        )
+
+
+def _library(conn: psycopg.Connection[Any], env: Environment, found: list[Finding]) -> bool:
+    """Whether the library can be used as it is."""
+    try:
+        state.check_gates(conn, env, [state.GateRequest("bollhav.nothing", "exists")])
+        names = state.entries(conn, env)
+    except (psycopg.Error, BollhavError):
+        found.append(
+            Finding(
+                "info",
+                "library",
+                "",
+                f"{env.state_schema} does not exist, or was made by an older version: the first run of a "
+                f"model makes it.",
+            )
+        )
+        return False
+    found.append(Finding("info", "library", "", f"{env.state_schema}: {len(names)} registered model(s)."))
+    return True
+
+
+def _model(
+    connections: Connections, graph: Graph, model: Model, env: Environment, *, ready: bool, fix: bool
+) -> Iterator[Finding]:
+    if not model.is_view and graph.is_enabled(model):
+        with closing(connections.target(model)) as conn:
+            yield from _target(conn, model, env)
+    if not model.is_tracked or not ready:
+        return
+    with closing(connections.state(model)) as conn:
+        ref = state.StateRef.of(model, env)
+        if not has_state(conn, ref):
+            yield Finding("info", "never_run", model.full_name, "it has no state yet: it was never run here.")
+            return
+        yield from _coverage(conn, model, ref, fix=fix)
+        stands = summary(conn, model, env)
+        yield from _workers(conn, graph, model, env, stands, fix=fix)
+        yield from _holes(conn, model, env, fix=fix)
+        older = outdated(conn, env, [ref.full_name])
+        if older:
+            yield Finding(
+                "warning",
+                "outdated",
+                model.full_name,
+                f"{len(older)} unit(s) are older than their inputs, the first {older[0].unit.label}: "
+                "bollhav plan --cascade shows all of them.",
+            )
+
+
+def _target(conn: psycopg.Connection[Any], model: Model, env: Environment) -> Iterator[Finding]:
+    checked = data.preflight(conn, model, env)
+    if checked.grants:
+        yield Finding(
+            "error",
+            "privileges",
+            model.full_name,
+            f"the role {checked.user!r} may not write the target. An owner has to run: "
+            f"{' '.join(checked.grants)}",
+        )
+    for note in checked.notes:
+        yield Finding("info", "target", model.full_name, note)
+
+
+def _coverage(
+    conn: psycopg.Connection[Any], model: Model, ref: state.StateRef, *, fix: bool
+) -> Iterator[Finding]:
+    differences = state.coverage.verify(conn, ref)
+    if differences.right:
+        return
+    mended = fix and state.coverage.rebuild(conn, ref)
+    wrong = []
+    if differences.false_coverage:
+        wrong.append(f"covered, and not applied: {differences.false_coverage.islands[0]}")
+    if differences.false_gaps:
+        wrong.append(f"applied, and not covered: {differences.false_gaps.islands[0]}")
+    yield Finding(
+        "error",
+        "coverage",
+        model.full_name,
+        f"the coverage that gates read differs from the rows ({'; '.join(wrong)}); the rows were written "
+        f"where triggers do "
+        "not see it: bollhav doctor --fix rebuilds it.",
+        fixed=bool(mended),
+    )
+
+
+def _workers(
+    conn: psycopg.Connection[Any], graph: Graph, model: Model, env: Environment, stands: Summary, *, fix: bool
+) -> Iterator[Finding]:
+    if not stands.expired:
+        return
+    if fix:
+        bound = gated_tables(model, graph.upstreams(model))
+        state.reconcile(conn, model, env, state.RunKey.ad_hoc(), bound)
+    yield Finding(
+        "warning",
+        "expired_lease",
+        model.full_name,
+        f"{stands.expired} unit(s) say running and their workers are gone: the next run takes them over; "
+        "bollhav doctor --fix frees them now.",
+        fixed=fix,
+    )
+
+
+def _holes(conn: psycopg.Connection[Any], model: Model, env: Environment, *, fix: bool) -> Iterator[Finding]:
+    """Windows that have elapsed and have no row at all."""
+    grid, begin = model.grid, model.contract.begin
+    if grid is None or begin is None or model.is_flexible:
+        return
+    declared = contract_range(grid, begin, model.contract.end, state.db_now(conn))
+    if declared is None:
+        return
+    try:
+        rows = state.units(conn, model, env, declared, outstanding=False)
+    except GrainChangedError as exc:
+        yield Finding("error", "grain", model.full_name, str(exc))
+        return
+    missing = grid.count(declared) - len(rows)
+    if missing <= 0:
+        return
+    first = _first_hole(grid.windows(declared), {row.unit.window for row in rows})
+    last_known = max((row.unit.window.until for row in rows if row.unit.window is not None), default=None)
+    edge = last_known is None or (first is not None and first.since >= last_known)
+    if fix:
+        state.reconcile(conn, model, env, state.RunKey.ad_hoc())
+    yield Finding(
+        "info" if edge else "warning",
+        "new_edge" if edge else "hole",
+        model.full_name,
+        f"{missing} window(s) of the contract have no row, the first {first}: "
+        + (
+            "the next run adds them."
+            if edge
+            else "bollhav doctor --fix adds them; gates count them as missing."
+        ),
+        fixed=fix,
+    )
+
+
+def _first_hole(windows: Iterable[Interval], known: set[Interval | None]) -> Interval | None:
+    return next((window for window in windows if window not in known), None)

@@ -1,0 +1,73 @@
+"""The command line without a database: help, options, and errors in one sentence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bollhav_provider.cli.main import app
+from bollhav_provider.cli.project import instant
+from bollhav_provider.exceptions import ConfigurationError, IntervalError
+
+COMMANDS = ("plan", "status", "explain", "run", "reset", "mark-applied", "doctor", "prune")
+MODEL = """
+from bollhav_provider import Column, Model, Target
+one = Model(target=Target(schema="a", name="b", columns=[Column("x", "integer")]), temporality="timeless")
+"""
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("BOLLHAV_DSN", "BOLLHAV_MODELS"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_and_speaks_json(command: str) -> None:
+    told = CliRunner().invoke(app, [command, "--help"])
+    assert told.exit_code == 0
+    assert "--json" in told.output
+    assert "--dsn" in told.output
+
+
+def test_without_models_the_places_are_named(empty: Path) -> None:
+    told = CliRunner().invoke(app, ["status"])
+    assert isinstance(told.exception, ConfigurationError)
+    assert "neither models nor dags/models exists here" in str(told.exception)
+
+
+def test_without_a_dsn_the_ways_to_give_one_are_named(empty: Path) -> None:
+    (empty / "models").mkdir()
+    (empty / "models" / "one.py").write_text(MODEL)
+    told = CliRunner().invoke(app, ["status"])
+    assert isinstance(told.exception, ConfigurationError)
+    assert "--dsn, or set BOLLHAV_DSN" in str(told.exception)
+
+
+def test_the_program_tells_errors_in_one_paragraph_without_a_traceback(empty: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "bollhav_provider.cli.main", "status"],
+        capture_output=True,
+        text=True,
+        cwd=empty,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: there are no models")
+    assert "Traceback" not in told.stderr
+    assert told.stdout == ""
+
+
+def test_a_date_is_midnight_in_the_models_zone() -> None:
+    assert instant("2013-01-01", "--since", "America/New_York") == dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
+    assert instant("2013-01-01T00:00+01:00", "--since", "UTC") == dt.datetime(2012, 12, 31, 23, tzinfo=dt.UTC)
+    assert instant(None, "--since", "UTC") is None
+    with pytest.raises(IntervalError, match="--since"):
+        instant("2013-01-01T00:00", "--since", "UTC")
