@@ -1,7 +1,8 @@
 """One run: plan a window into units, live one unit's life.
 
-The steps, in order: :func:`prepare` once a run, :func:`execute_unit` (or :func:`execute_units`) for what it
-lists, :func:`finish` where the end of the run is known. Where connections come from is the caller's: :class:`Connections`.
+The steps, in order: :func:`prepare` once a run, :func:`execute_unit` (or :func:`execute_units`, or a
+:class:`Worker`) for what it lists, :func:`finish` where the end of the run is known. Where connections come from
+is the caller's: :class:`Connections`.
 """
 
 from __future__ import annotations

@@ -136,7 +136,13 @@ def _heals(exc: psycopg.OperationalError) -> bool:
     text = str(exc).lower()  # libpq gives no SQLSTATE for a refusal during start-up
     return any(
         sign in text
-        for sign in ("too many clients", "remaining connection slots", "starting up", "shutting down")
+        for sign in (
+            "too many clients",
+            "too many connections",
+            "remaining connection slots",
+            "starting up",
+            "shutting down",
+        )
     )
 
 

@@ -164,7 +164,8 @@ def test_doctor_finds_and_mends(bollhav_cli: Bollhav, db: str) -> None:
         conn.execute("SET session_replication_role = replica")
         for statement in (
             "DELETE FROM z_bollhav.{} WHERE since = '2024-01-02Z'",
-            "UPDATE z_bollhav.{} SET status = 'running', lease_until = now() - interval '1h' WHERE since = '2024-01-05Z'",
+            "UPDATE z_bollhav.{} SET status = 'running', lease_until = now() - interval '1h' "
+            "WHERE since = '2024-01-05Z'",
         ):
             conn.execute(sql.SQL(statement).format(sql.Identifier(table)))
     found = {f["code"]: f for f in as_json(bollhav_cli("doctor", "--json", code=1))}
