@@ -10,12 +10,10 @@ import pytest
 from psycopg import sql
 
 from tests.e2e.watch import Watch
-from tools.demo.command import temporal_models
+from tools.demo.command import WAVES, start
 from tools.demo.progress import MODELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-OTHERS = [name for name in MODELS if name not in temporal_models()]
 
 
 def test_a_closed_gate_holds_no_worker_says_what_is_missing_and_opens_by_itself(watch: Watch) -> None:
@@ -26,21 +24,15 @@ def test_a_closed_gate_holds_no_worker_says_what_is_missing_and_opens_by_itself(
     watch.backfill("raw.weather", 1, 1)
     watch.wait_for("the first day of weather", lambda: watch.all_ended("raw.weather"))
     airflow.pause("raw.weather")
-
-    for model in MODELS:
-        if model != "raw.weather":
-            airflow.pause(model, False)
-    for model in OTHERS:
-        airflow.trigger(model)
-    for model in temporal_models():
-        if model != "raw.weather":
-            watch.backfill(model, 1, watch.days)
+    for wave in WAVES:
+        start(watch.running, [name for name in wave if name != "raw.weather"], *watch.dates(1, watch.days))
+        watch.wait_for(f"{', '.join(wave)} to be registered", lambda wave=wave: watch.registered() >= set(wave))
 
     def waits() -> bool:
         return watch.states("mart.flight_weather", "unit.raw.weather").count("deferred") == watch.days - 1
 
     watch.wait_for("six sensors of mart.flight_weather deferred", waits, seconds=240)
-    others = ["raw.flights", "mart.carrier_day", "mart.carrier_to_date", "mart.leaderboard"]
+    others = set(MODELS) - {"raw.weather", "mart.flight_weather"}
     watch.wait_for("everything that does not wait for weather", lambda: watch.all_ended(*others), seconds=240)
 
     state = watch.state("mart.flight_weather")

@@ -42,9 +42,13 @@ class Watch:
         """Return the beginning of a local day of January 2013, in UTC."""
         return (datetime(2013, 1, 1, tzinfo=_NEW_YORK) + timedelta(days=number - 1)).astimezone(UTC)
 
+    def dates(self, first: int, last: int) -> tuple[str, str]:
+        """Return the logical dates of two local days of January 2013, as a backfill takes them."""
+        return self.day(first).isoformat(), self.day(last).isoformat()
+
     def backfill(self, model: str, first: int, last: int) -> None:
         """Backfill local days of January 2013, both included."""
-        self.airflow.backfill(model, self.day(first).isoformat(), self.day(last).isoformat(), at_once=7)
+        self.airflow.backfill(model, *self.dates(first, last), at_once=7)
 
     def cli(self, *arguments: str) -> str:
         """Run the ``airflow`` command in the deployment's environment and return what it printed."""
@@ -92,6 +96,11 @@ class Watch:
         """Return whether every run of these models has ended, and there is one of each."""
         runs = [self.airflow.runs(model) for model in models]
         return all(mine and all(run["state"] in ("success", "failed") for run in mine) for mine in runs)
+
+    def registered(self) -> set[str]:
+        """Return the names in the library."""
+        with self.running.connect() as conn:
+            return set(progress.read_counts(conn))
 
     def states(self, model: str, task_id: str) -> list[str]:
         """Return the states of all instances of a task."""

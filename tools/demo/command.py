@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -21,10 +22,15 @@ _AT_ONCE = 7
 _STUCK = 180.0
 
 
-def temporal_models() -> list[str]:
-    """Return the demo's models that are run over days."""
-    daily = {"raw.weather", "raw.flights", "mart.flight_weather", "mart.carrier_day", "mart.carrier_to_date"}
-    return [name for name in progress.MODELS if name in daily]
+#: The models that are run over days; the others have a single unit.
+TEMPORAL = ("raw.weather", "raw.flights", "mart.flight_weather", "mart.carrier_day", "mart.carrier_to_date")
+#: Who waits for whom is the gates' business, but a gate on a model that was never heard of is an error, not a wait. So
+#: each wave starts as soon as the one before it is known to the library, long before it is done.
+WAVES = (
+    ("ref.airlines", "ref.airports", "ref.regions", "raw.weather", "raw.flights"),
+    ("mart.flight_weather", "mart.carrier_day"),
+    ("mart.carrier_to_date", "mart.leaderboard", "mart.busiest_routes"),
+)
 
 
 def first_and_last(days: int) -> tuple[str, str]:
@@ -53,7 +59,6 @@ def run_demo(*, days: int, check: bool, keep: bool, port: int | None) -> int:
         say=lambda text: console.print(f"{text} ..."),
     ) as running:
         console.print(f"Airflow is up after {time.monotonic() - started:.0f} s: {_address(running)}")
-        start_runs(running, days)
         fill(running, days, console)
         good = _summary(running, days, console)
         console.print(f"The whole took {time.monotonic() - started:.0f} s.")
@@ -69,27 +74,36 @@ def _address(running: Deployment) -> str:
     return f"[bold]{running.url}[/] (user [bold]admin[/], password [bold]{running.password}[/])"
 
 
-def start_runs(running: Deployment, days: int) -> None:
-    """Unpause every DAG, backfill the ones over days, trigger the others; the gates put all of it in order."""
-    airflow = running.airflow
-    first, last = first_and_last(days)
-    for model in progress.MODELS:
-        airflow.pause(model, False)
-    for model in progress.MODELS:
-        if model in temporal_models():
-            airflow.backfill(model, first, last, reprocess="completed", at_once=_AT_ONCE)
+def start(running: Deployment, models: Iterable[str], first: str, last: str) -> None:
+    """Unpause models and start their runs: a backfill over days, or one run of a model without windows.
+
+    Args:
+        running: the deployment.
+        models: full names.
+        first: logical date of the first day.
+        last: logical date of the last day.
+    """
+    for model in models:
+        running.airflow.pause(model, False)
+        if model in TEMPORAL:
+            running.airflow.backfill(model, first, last, reprocess="completed", at_once=_AT_ONCE)
         else:
-            airflow.trigger(model)
+            running.airflow.trigger(model)
 
 
 def fill(running: Deployment, days: int, console: Console) -> None:
-    """Show how the windows fill until everything that was started has ended, or nothing moves any more."""
+    """Start all runs, and show how the windows fill until every run has ended or nothing moves any more."""
     wanted = expected.windows(days)
+    dates = first_and_last(days)
+    waves = list(WAVES)
     moved, last_said, before = time.monotonic(), 0.0, None
     with running.connect() as conn, Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             running.check_alive()
             counts = progress.read_counts(conn)
+            started = [model for wave in WAVES[: len(WAVES) - len(waves)] for model in wave]
+            if waves and all(model in counts for model in started):
+                start(running, waves.pop(0), *dates)
             now = time.monotonic()
             if counts != before:
                 before, moved = counts, now
@@ -99,17 +113,16 @@ def fill(running: Deployment, days: int, console: Console) -> None:
                 last_said = now
                 done = sum(min(counts[m].applied, n) for m, n in wanted.items() if m in counts)
                 console.print(f"  {done} of {sum(wanted.values())} windows applied")
-            if now - moved > _STUCK or _all_ended(running, days):
+            if now - moved > _STUCK or (not waves and _all_ended(running)):
                 return
             time.sleep(1)
 
 
-def _all_ended(running: Deployment, days: int) -> bool:
+def _all_ended(running: Deployment) -> bool:
+    """Return whether each model has runs and all of them have ended; a backfill makes all of its runs at once."""
     runs = running.airflow.runs()
-    if any(run["state"] in ("queued", "running") for run in runs):
-        return False
-    timeless = len(progress.MODELS) - len(temporal_models())
-    return len(runs) >= timeless + days * len(temporal_models())
+    ended = {run["dag_id"] for run in runs} >= set(progress.MODELS)
+    return ended and not any(run["state"] in ("queued", "running") for run in runs)
 
 
 def _summary(running: Deployment, days: int, console: Console) -> bool:
