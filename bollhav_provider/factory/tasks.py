@@ -12,13 +12,13 @@ from bollhav_provider.factory.arguments import execute_arguments, merged, sensor
 from bollhav_provider.factory.names import dag_id as task_id_of
 from bollhav_provider.operators.execute import ExecuteOperator
 from bollhav_provider.operators.prefill import PrefillOperator
+from bollhav_provider.operators.run_keys import EXECUTE, PREFILL, UNIT
 from bollhav_provider.sensors.upstream import UpstreamSensor
 
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
     from bollhav_provider.model import Model, Source
 
-PREFILL, UNIT, EXECUTE = "prefill", "unit", "execute"
 _LABEL = "{{ task.label }}"
 
 

@@ -14,13 +14,13 @@ from bollhav_provider.exceptions import GateClosedError, HardGateError, ModelLoc
 from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.operators.base import ModelOperator, time_outs, unit_label, units_of
 from bollhav_provider.operators.run_context import (
-    RUN_KEY,
     clear_number,
     environment,
     first_clear,
     run_settings,
     task_run,
 )
+from bollhav_provider.operators.run_keys import RUN_KEY
 from bollhav_provider.version_compat import emit_asset_event
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from bollhav_provider.operators.base import ModelOperator
 from bollhav_provider.operators.run_context import (
-    RUN_KEY,
     clear_number,
     environment,
     first_clear,
@@ -16,6 +15,7 @@ from bollhav_provider.operators.run_context import (
     run_window,
     task_run,
 )
+from bollhav_provider.operators.run_keys import PLAN_KEY, RUN_KEY
 from bollhav_provider.operators.standin import stand_in_json
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from bollhav_provider.model import Model
     from bollhav_provider.run import Connections, RunSpec
     from bollhav_provider.settings import Settings
-
-
-#: XCom key of a dry run's plan.
-PLAN_KEY = "bollhav_plan"
 
 
 class PrefillOperator(ModelOperator):
@@ -59,7 +55,11 @@ class PrefillOperator(ModelOperator):
             spec, units = prepare_run(self, context, settings)
             ti = context.get("ti")
             if ti is not None:
-                more = {"model": stand_in_json(self.model), "clear_number": clear_number(context)}
+                more = {
+                    "model": stand_in_json(self.model),
+                    "conn_id": self.bollhav_conn_id,
+                    "clear_number": clear_number(context),
+                }
                 ti.xcom_push(key=RUN_KEY, value=spec.to_json() | more)
             per_task = self.units_per_task or (self.model.batching.units_per_task if self.model.batching else 1)
             divided = batches(units, per_task, settings.max_map_length)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from bollhav_provider.settings import Settings
     from bollhav_provider.state import RunKey
 
-#: XCom key under which a prefill leaves the run's specification for the tasks behind it.
-RUN_KEY = "bollhav_run"
-
 
 def said_params(context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the run's parameters that somebody gave a value; null is "as configured"."""

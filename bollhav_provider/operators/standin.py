@@ -22,6 +22,8 @@ def stand_in(
     timeless: bool = False,
     begin: str | None = None,
     end: str | None = None,
+    conn_id: str | None = None,
+    dsn_env_var: str | None = None,
 ) -> Model:
     """Return a model that has the state of ``full_name`` and nothing else.
 
@@ -33,6 +35,8 @@ def stand_in(
         timeless: whether it has no windows.
         begin: of what it promises to hold, ISO 8601 with an offset.
         end: likewise; None for open.
+        conn_id: Airflow connection of its state, where that is not the configured one.
+        dsn_env_var: environment variable with the DSN of its state, likewise.
 
     Raises:
         ConfigurationError: the name is none.
@@ -56,13 +60,14 @@ def stand_in(
     except ValueError as exc:
         raise ConfigurationError(f"model is {full_name!r}: {exc}.") from None
     target = Target(schema=table.schema, name=table.name, catalog=table.catalog)
+    state = State(conn_id=conn_id, dsn_env_var=dsn_env_var)
     if timeless:
-        return Model(target=target, temporality=Temporality.TIMELESS, state=State())
+        return Model(target=target, temporality=Temporality.TIMELESS, state=state)
     batching = None
     if chunk is not None:
         kind = ChunkFlex(attest=_WHY) if flexible else ChunkFix()
         batching = Batch(time=TimeChunking(chunk=chunk, tz=tz, flexibility=kind))
-    return Model(target=target, batching=batching, state=State(), contract=Contract(begin=begin, end=end))
+    return Model(target=target, batching=batching, state=state, contract=Contract(begin=begin, end=end))
 
 
 def stand_in_json(model: Model) -> dict[str, Any]:
@@ -77,10 +82,12 @@ def stand_in_json(model: Model) -> dict[str, Any]:
         "timeless": not model.is_temporal,
         "begin": begin.isoformat() if begin else None,
         "end": end.isoformat() if end else None,
+        "conn_id": model.state.conn_id if model.state else None,
+        "dsn_env_var": model.state.dsn_env_var if model.state else None,
     }
 
 
 def stand_in_from_json(value: Mapping[str, Any]) -> Model:
     """Return the stand-in that :func:`stand_in_json` described."""
-    known = ("chunk", "tz", "flexible", "timeless", "begin", "end")
+    known = ("chunk", "tz", "flexible", "timeless", "begin", "end", "conn_id", "dsn_env_var")
     return stand_in(value["full_name"], **{name: value[name] for name in known if value.get(name) is not None})

@@ -11,7 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
 from bollhav_provider.operators.base import default_retries, failing_for_good, unit_label, units_of
-from bollhav_provider.operators.run_context import RUN_KEY, data_interval, environment, run_settings, said_params
+from bollhav_provider.operators.run_context import data_interval, environment, run_settings, said_params
+from bollhav_provider.operators.run_keys import RUN_KEY
 from bollhav_provider.version_compat import seconds
 
 if TYPE_CHECKING:

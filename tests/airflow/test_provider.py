@@ -36,14 +36,9 @@ def test_the_provider_info_is_valid() -> None:
 
 def test_everything_that_the_provider_info_names_exists() -> None:
     info = get_provider_info()
-    modules = [
-        m
-        for kind in ("operators", "sensors", "hooks", "triggers")
-        for entry in info[kind]
-        for m in entry["python-modules"]
-    ]
-    for module in modules:
-        import_module(module)
+    for kind in ("operators", "sensors", "hooks", "triggers"):
+        for module in (name for entry in info[kind] for name in entry["python-modules"]):
+            import_module(module)
     classes = [*info["extra-links"], *info["notifications"], *(d["class-name"] for d in info["task-decorators"])]
     classes += [c["hook-class-name"] for c in info["connection-types"]]
     for path in classes:

@@ -1,0 +1,10 @@
+"""Names by which the tasks of a run, and those who look at it from outside, find each other. Imports nothing."""
+
+from __future__ import annotations
+
+#: Task and group ids of a model's run.
+PREFILL, UNIT, EXECUTE = "prefill", "unit", "execute"
+#: XCom key under which a prefill leaves the run's specification for the tasks behind it.
+RUN_KEY = "bollhav_run"
+#: XCom key of a dry run's plan.
+PLAN_KEY = "bollhav_plan"
