@@ -73,6 +73,9 @@ DECLARE
   other record;
   model_locked boolean := false;
 BEGIN
+  -- A crash of the server may forget a claim: its worker's session is gone then, and whoever claims the unit again has
+  -- another owner. So nobody waits for the disk here.
+  PERFORM set_config('synchronous_commit', 'off', true);
   IF per_session THEN
     IF NOT pg_try_advisory_lock(hashtext(p_key)) THEN
       outcome := 'locked';
@@ -192,6 +195,7 @@ RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
   expires timestamptz;
 BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
   EXECUTE format('UPDATE %I.%I s SET lease_until = clock_timestamp() + $4 WHERE s.id = $1 AND s.attempt = $2 '
                  'AND s.owner = $3 AND s.status = ''running'' AND s.lease_until > clock_timestamp() '
                  'RETURNING s.lease_until', @schema_literal@, p_table)
