@@ -6,7 +6,7 @@ Functions take psycopg connections in autocommit and open their own transactions
 from __future__ import annotations
 
 from bollhav_provider.state import coverage, reasons
-from bollhav_provider.state.claims import Claim, claim, renew, unlock, unlock_model
+from bollhav_provider.state.claims import Claim, Refusal, claim, renew, try_claim, unlock, unlock_model
 from bollhav_provider.state.clock import db_now
 from bollhav_provider.state.flexible import prune
 from bollhav_provider.state.gate_types import GateReport, GateRequest, GateRequests, GateResult
@@ -35,6 +35,7 @@ __all__ = [
     "GateWatch",
     "LibraryEntry",
     "Reconciled",
+    "Refusal",
     "Retention",
     "RunKey",
     "StateRef",
@@ -72,6 +73,7 @@ __all__ = [
     "renew",
     "require_entry",
     "reset",
+    "try_claim",
     "units",
     "unlock",
     "unlock_model",

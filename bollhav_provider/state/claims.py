@@ -78,6 +78,33 @@ class Claim:
     content_hash: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a unit could not be claimed.
+
+    Attributes:
+        outcome: ``applied``: nothing is left to do; ``missing``: its row is gone, another run reset or re-sliced the
+            model; ``busy``: a lease of somebody else's lives; ``locked``: another session holds its advisory lock;
+            ``overlap``: a unit that overlaps it is being worked on.
+        detail: who, or which.
+        lease_until: when the lease of a busy unit ends unless it is renewed, by the database's clock.
+    """
+
+    outcome: Literal["applied", "missing", "busy", "locked", "overlap"]
+    detail: str = ""
+    lease_until: datetime | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether there is nothing to wait for. Else the unit is in somebody's hands, who may be dead."""
+        return self.outcome in ("applied", "missing")
+
+    @property
+    def reason(self) -> str:
+        """One sentence for a log."""
+        return _EXPLAINED[self.outcome].format(self.detail or "unknown")
+
+
 def claim(
     conn: Conn,
     model: Model,
@@ -101,12 +128,30 @@ def claim(
 
     Returns:
         The claim, or None, which is logged, when there is nothing for this worker to do: the unit is applied,
-        somebody else works on it or on one that overlaps it, or its row is gone.
+        somebody else works on it or on one that overlaps it, or its row is gone. :func:`try_claim` says which.
 
     Raises:
         ModelLockedError: the model allows no concurrent runs and another run is at it.
         ConfigurationError: ``locks`` has no meaning.
     """
+    result = try_claim(conn, model, env, unit, run, lease, locks=locks)
+    if isinstance(result, Claim):
+        return result
+    log.info("%s %s: not ours: %s", StateRef.of(model, env).full_name, unit.label, result.reason)
+    return None
+
+
+def try_claim(
+    conn: Conn,
+    model: Model,
+    env: Environment,
+    unit: Unit,
+    run: RunKey,
+    lease: timedelta | None = None,
+    *,
+    locks: str = "auto",
+) -> Claim | Refusal:
+    """As :func:`claim`, but say why not: a retry whose first try died has to wait for that one's lease to end."""
     if locks not in LOCKS:
         raise ConfigurationError(f"advisory locks: {locks!r} is none of {', '.join(LOCKS)}.")
     ref = StateRef.of(model, env)
@@ -145,10 +190,7 @@ def claim(
             "Wait for it to end; "
             "the lock of a run that died ends with its lease."
         )
-    log.info(
-        "%s %s: not ours: %s", ref.full_name, unit.label, _EXPLAINED[outcome].format(detail or "unknown")
-    )
-    return None
+    return Refusal(outcome, detail or "", utc(lease_until) if lease_until is not None else None)
 
 
 _EXPLAINED = {

@@ -114,6 +114,7 @@ BEGIN
     ELSIF r.status = 'running' AND r.lease_until > clock_timestamp() THEN
       outcome := 'busy';
       detail := r.owner;
+      lease_until := r.lease_until;
     END IF;
 
     IF outcome IS NULL AND p_shape = 'flexible' THEN

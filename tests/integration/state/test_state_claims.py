@@ -73,6 +73,27 @@ def test_an_applied_unit_or_one_without_a_row_is_nobodys_work(conn: Conn) -> Non
     assert advisory_locks(conn) == 0
 
 
+def test_a_refusal_says_whether_waiting_can_help(conn: Conn, other: Conn) -> None:
+    model = daily()
+    ref = set_up(conn, model)
+    claim = state.claim(conn, model, ENV, DAY, RUN, LONG, locks="off")
+    assert claim is not None
+    busy = state.try_claim(other, model, ENV, DAY, RUN)
+    assert isinstance(busy, state.Refusal)
+    assert (busy.outcome, busy.detail, busy.lease_until, busy.final) == (
+        "busy", claim.owner, claim.expires_at, False,
+    )  # fmt: skip
+    with conn.transaction():
+        state.apply(conn, claim)
+    applied = state.try_claim(other, model, ENV, DAY, RUN)
+    assert isinstance(applied, state.Refusal)
+    assert (applied.outcome, applied.final, applied.reason) == ("applied", True, "it is applied already")
+    conn.execute(sql.SQL("DELETE FROM {}").format(ref.ident))
+    missing = state.try_claim(other, model, ENV, DAY, RUN)
+    assert isinstance(missing, state.Refusal)
+    assert missing.final
+
+
 def test_the_row_says_who_works_and_then_what_was_done(conn: Conn) -> None:
     model = daily()
     ref = set_up(conn, model)
