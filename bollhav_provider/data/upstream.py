@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Frames of files that one worker keeps from unit to unit: by source, with the versions that were read.
+FileCache = dict[SourceFile, "tuple[tuple[FileVersion, ...], pl.DataFrame]"]
+#: Larger ones are read again, bytes.
+_CACHED_AT_MOST = 256 * 1024 * 1024
+
 #: What the server says when a relation is not there. No permission to see it is something else.
 _ABSENT = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 
@@ -88,6 +93,7 @@ class Upstream:
         placement: Callable[[], Placement] | None = None,
         applied: Callable[[], tuple[tuple[Interval | None, datetime], ...]] | None = None,
         base: Path | None = None,
+        cache: FileCache | None = None,
     ) -> None:
         self.model = model
         self.source = source
@@ -100,6 +106,7 @@ class Upstream:
         self._placement: Placement | None = None
         self._applied_reader = applied
         self._base = base
+        self._cache = cache
         self._fields: tuple[Field, ...] | None = None
         self._absent = False
         self._data: pl.DataFrame | None = None
@@ -248,7 +255,7 @@ class Upstream:
     def _read(self) -> pl.DataFrame | None:
         kind = self.source.type
         if isinstance(kind, SourceFile):
-            return read_file(kind, base=self._base, dates=self._dates, files=self.files, what=self._what)
+            return self._read_file(kind)
         if isinstance(kind, SourceHardcoded):
             return self._read_hardcoded(kind)
         if isinstance(kind, SourceApi):
@@ -263,10 +270,20 @@ class Upstream:
         with self._reader.relation(self.source) as conn:
             return fetch(conn, query, fields=self._fields, what=self._what)
 
+    def _read_file(self, source: SourceFile) -> pl.DataFrame:
+        """Read the files, or take what an earlier unit of this worker read of the same versions of them."""
+        known = self._cache.get(source) if self._cache is not None else None
+        if known is not None and known[0] == self.files:
+            return known[1]
+        frame = read_file(source, base=self._base, dates=self._dates, files=self.files, what=self._what)
+        if self._cache is not None and frame.estimated_size() <= _CACHED_AT_MOST:
+            self._cache[source] = (self.files, frame)
+        return frame
+
     def _read_hardcoded(self, source: SourceHardcoded) -> pl.DataFrame:
         if source.sql is None:
             return source.to_dataframe()
-        query = sql.SQL(source.sql.strip().rstrip(";"))  # type: ignore[arg-type]
+        query = sql.SQL(source.sql.strip().rstrip(";"))
         with self._reader.relation(self.source) as conn:
             return fetch(conn, query, what=self._what)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from bollhav_provider.data.upstream import Placement, Reader, Upstream
+from bollhav_provider.data.upstream import FileCache, Placement, Reader, Upstream
 from bollhav_provider.exceptions import DataError
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import (
@@ -73,6 +73,7 @@ class Inputs:
         env: where relations are.
         library: looks an upstream of another deployment up.
         applied: looks the applied windows of an upstream up.
+        files: what was read of files, for the units that follow.
     """
 
     model: Model
@@ -80,6 +81,7 @@ class Inputs:
     env: Environment
     library: LibraryLookup
     applied: AppliedLookup
+    files: FileCache = field(default_factory=dict)
 
     def tables(self) -> dict[str, TableId]:
         """Return alias to relation, without suffix, for inputs that are exactly one relation."""
@@ -153,6 +155,7 @@ class Inputs:
             model=item.model,
             unit=unit,
             reader=reader,
+            cache=self.files,
             placement=(lambda: self._placement(item)) if relation else None,
             applied=(lambda: self.applied(item.model, table, unit, item.source.contract))
             if relation and table

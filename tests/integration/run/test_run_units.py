@@ -32,7 +32,7 @@ from bollhav_provider.model import (
     UpstreamContract,
     WriteMode,
 )
-from bollhav_provider.run import execute_unit, run_key
+from bollhav_provider.run import Worker, execute_unit, run_key
 
 Make = Callable[..., House]
 
@@ -412,3 +412,32 @@ def test_a_model_that_computes_nothing_is_explained(house: Make) -> None:
     h = house(orders)
     with pytest.raises(DataError, match="nothing computes its rows"):
         h.run(orders, day(1))
+
+
+def test_a_file_is_read_once_for_the_units_of_one_worker_unless_it_changes(
+    house: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bollhav_provider.data import upstream
+
+    drop = tmp_path / "orders.csv"
+    drop.write_text("at,amount\n2024-01-01T05:00:00Z,1\n2024-01-02T05:00:00Z,2\n")
+    orders = daily(upstream=[Source("orders.csv", type=SourceFile(path=drop), alias="drop")])
+
+    @orders.execute
+    def load(unit: Unit, drop: Upstream) -> pl.DataFrame:
+        assert drop.data is not None
+        return drop.data.filter(pl.col("at").is_between(unit.since, unit.until, closed="left"))
+
+    reads: list[str] = []
+    plain = upstream.read_file
+    monkeypatch.setattr(upstream, "read_file", lambda *a, **k: reads.append(k["what"]) or plain(*a, **k))
+    h = house(orders)
+    h.prepare(orders, day(1, 3))
+    with Worker(h.connections, h.graph(), orders, h.spec()) as worker:
+        worker.execute(Unit(day(1)))
+        worker.execute(Unit(day(2)))
+        assert len(reads) == 1
+        drop.write_text("at,amount\n2024-01-03T05:00:00Z,33\n")
+        worker.execute(Unit(day(3)))
+    assert len(reads) == 2
+    assert h.sql("SELECT amount FROM shop.orders ORDER BY at") == [(1,), (2,), (33,)]
