@@ -156,6 +156,8 @@ def with_ddl_lock(conn: Conn, schema: str, build: Callable[[], None], what: str)
     while True:
         try:
             with conn.transaction():
+                # whoever had the lock before us must be seen, whatever the session's default is
+                conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 conn.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_CLASS, schema))
                 conn.execute(raw(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
                 conn.execute("SET LOCAL check_function_bodies = off")
