@@ -135,7 +135,7 @@ class Worker:
             with self.spec.env.active():
                 payload = work.compute()
                 conn = self._lanes.target
-                with unit_transaction(conn, work.label, _nothing_tells):
+                with unit_transaction(conn, work.label, lambda: _nothing_tells(work.label)):
                     return work.store(conn, payload)
         except BaseException:
             self._lanes.recover()
@@ -259,10 +259,6 @@ class Worker:
         return UnitOutcome(outcome.unit, outcome.status, outcome.reason, outcome.stats, tuple(warnings))
 
 
-def _nothing_tells() -> bool:
-    raise psycopg.OperationalError("there is no state that would tell")
-
-
 def _apply_stats(written: Written, details: dict[str, Any] | None) -> state.ApplyStats:
     if written.warnings:
         details = {**(details or {}), "warnings": list(written.warnings)}
@@ -278,3 +274,10 @@ def _details(report: state.GateReport) -> dict[str, Any] | None:
 def _failure_details(exc: BaseException) -> dict[str, Any] | None:
     details = getattr(exc, "details", None)
     return dict(details) if isinstance(details, Mapping) else None
+
+
+def _nothing_tells(label: str) -> bool:
+    raise CommitUnknownError(
+        f"{label}: the connection broke during COMMIT, and without state nothing says whether the rows are there: look "
+        "at the target before running again."
+    )

@@ -112,6 +112,16 @@ def test_a_commit_that_nobody_can_look_up_is_called_unknown(
     assert rows_by_hour(h) == Counter({ROWS: 1})
 
 
+def test_without_state_a_lost_commit_is_unknown_at_once(house: Make, wire: WireProxy) -> None:
+    h, model, unit = prepared(house)
+    wire.rule = when(b"COMMIT", "after")
+    started = time.monotonic()
+    with pytest.raises(CommitUnknownError, match="without state nothing says"):
+        execute_unit(through(wire, h).connections, h.graph(), model, unit, h.spec(state_disabled=True))
+    assert time.monotonic() - started < 5
+    assert h.states(model)[0] == "pending"
+
+
 def test_a_lock_time_out_is_an_error_with_the_servers_words(house: Make) -> None:
     h, model, unit = prepared(house)
     with psycopg.connect(h.dsn) as blocker:

@@ -14,9 +14,17 @@ import pytest
 from run_support import BEGIN, House, daily, day
 
 from bollhav_provider.data.upstream import Upstream
-from bollhav_provider.exceptions import CheckFailedError, DataError, GateClosedError, HardGateError
+from bollhav_provider.exceptions import (
+    CheckFailedError,
+    DataError,
+    GateClosedError,
+    GrainChangedError,
+    HardGateError,
+)
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import (
+    Batch,
+    ChunkFlex,
     Column,
     Curfew,
     Materialization,
@@ -29,6 +37,7 @@ from bollhav_provider.model import (
     State,
     Target,
     Temporality,
+    TimeChunking,
     UpstreamContract,
     WriteMode,
 )
@@ -441,3 +450,73 @@ def test_a_file_is_read_once_for_the_units_of_one_worker_unless_it_changes(
         worker.execute(Unit(day(3)))
     assert len(reads) == 2
     assert h.sql("SELECT amount FROM shop.orders ORDER BY at") == [(1,), (2,), (33,)]
+
+
+def test_reconcile_works_off_what_is_outstanding_of_the_whole_contract(house: Make) -> None:
+    orders = daily()
+    fails = [True]
+
+    @orders.execute
+    def sometimes(unit: Unit) -> pl.DataFrame:
+        if fails[0] and unit.since is not None and unit.since.day == 2:
+            raise RuntimeError("not today")
+        return pl.DataFrame({"at": [unit.since], "amount": [1]})
+
+    h = house(orders)
+    with pytest.raises(RuntimeError):
+        h.run(orders, day(1, 4))
+    fails[0] = False
+    prepared = h.prepare(orders, day(3), reconcile=True)
+    assert len(prepared.units) == 7  # the failed one and the six that nobody ran
+    assert prepared.counts["errors"] == 1
+    assert len(h.run(orders, None, reconcile=True)) == 7
+    assert h.states(orders) == ["applied"] * 10
+
+
+def test_torch_refills_the_contract_and_runs_the_window(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    h.run(orders, day(1, 10))
+    outcomes = h.run(orders, day(1, 2), mode="torch")
+    assert [o.status for o in outcomes] == ["applied"] * 2
+    assert h.states(orders) == ["applied"] * 2 + ["pending"] * 8
+    assert h.sql("SELECT count(*) FROM shop.orders") == [(30,)]
+
+
+def test_a_changed_grid_is_an_error_that_names_the_way_out(house: Make) -> None:
+    orders = hourly_rows(daily())
+    h = house(orders)
+    h.run(orders, day(1))
+    other = hourly_rows(daily().replace(batching=Batch(time=TimeChunking(chunk="0 */7 * * *"))))
+    h.models = [other]
+    with pytest.raises(GrainChangedError, match="torch"):
+        h.prepare(other, day(1))
+
+
+def test_an_override_slices_a_flexible_window_and_is_ignored_with_a_warning_on_a_fixed_one(
+    house: Make,
+) -> None:
+    query = "SELECT g AS at, 1 AS amount FROM generate_series(%(since)s, %(until)s - interval '1h', interval '1h') g"
+    flexible = daily(query=query).replace(
+        batching=Batch(time=TimeChunking(chunk="@daily", flexibility=ChunkFlex()))
+    )
+    h = house(flexible)
+    assert len(h.run(flexible, day(1, 2), interval_override="0 */6 * * *")) == 8
+    assert h.run(flexible, day(1, 2)) == []
+    assert len(h.run(flexible, day(2, 2))) == 1  # only the gap
+    assert h.sql("SELECT count(*), count(DISTINCT at) FROM shop.orders") == [(72, 72)]
+    fixed = daily("shop.fixed", query=query)
+    h.models = [fixed]
+    prepared = h.prepare(fixed, day(1), interval_override="@hourly")
+    assert len(prepared.units) == 1
+    assert "ignored" in prepared.warnings[0]
+
+
+def test_a_sequential_model_waits_for_its_own_past(house: Make) -> None:
+    orders = hourly_rows(daily(state=State(sequential=True)))
+    h = house(orders)
+    h.prepare(orders, day(1, 3))
+    with pytest.raises(GateClosedError):
+        execute_unit(h.connections, h.graph(), orders, Unit(day(2)), h.spec())
+    assert h.states(orders)[1] == "blocked"
+    assert [o.status for o in h.run(orders, day(1, 3))] == ["applied"] * 3
