@@ -18,6 +18,8 @@ from tools.demo.deployment import Deployment, deployment
 
 #: Runs of one backfill that go on at once; there are 4 worker processes.
 _AT_ONCE = 7
+#: Columns of a line where the output is no terminal.
+_WIDTH = 110
 #: Seconds without any change after which the demo does not believe that anything will come.
 _STUCK = 180.0
 
@@ -50,6 +52,8 @@ def run_demo(*, days: int, check: bool, keep: bool, port: int | None) -> int:
         port: of the UI; None for 8080 or a free one.
     """
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
     started = time.monotonic()
     with deployment(
         days=days,

@@ -78,7 +78,7 @@ def table_of_counts(counts: dict[str, Counts], rows: dict[str, int] | None, days
     """
     wanted = expected.windows(days)
     table = Table(title=f"{days} local days from 1 January 2013", title_justify="left", header_style="bold")
-    table.add_column("model")
+    table.add_column("model", no_wrap=True)
     table.add_column("what it is", style="dim")
     for name in ("windows", "applied", "blocked", "error", *(["rows"] if rows is not None else [])):
         table.add_column(name, justify="right")
