@@ -32,7 +32,7 @@ _POOL = 20_000
 
 def made(rows: int, first: int = 0) -> pl.DataFrame:
     """Return a frame of as many rows, the same at every call."""
-    chance = random.Random(7)  # noqa: S311
+    chance = random.Random(7)
     words = ["".join(chance.choices("abcdefghij ,\"'\\é😀", k=chance.randint(0, 40))) for _ in range(_POOL)]
     epoch = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 

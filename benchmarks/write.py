@@ -4,7 +4,7 @@
 
 All in one session, the methods taking turns, medians over the rounds. What each is compared with:
 
-* append: the server's own COPY of a binary file that was made before, which is the physical limit of loading; target: at
+* append: the server's own COPY of a binary file that was made before, the physical limit of loading; target: at
   least 0.6 of its rows a second. Beside it polars with ADBC, psycopg's text ``write_row`` and SQLAlchemy's bulk insert.
 * upsert: nothing changed, and a tenth changed, of a table that holds the rows already.
 * a SQL model: the same INSERT typed into psql; target: under 1.1 times its time.
@@ -56,7 +56,6 @@ class Method:
         run: does it, once.
         before: prepares the tables, outside the time that counts.
         needs: the library without which it is left out.
-        frame: how the rows are handed over; made before, since they exist already in real life.
     """
 
     group: str
@@ -136,7 +135,7 @@ class Bench:
         """psycopg's text COPY, row by row."""
         place = self.frame.columns.index("doc")
         names = ", ".join(self.frame.columns)
-        with self.conn.cursor().copy(f"COPY bench.append_target ({names}) FROM STDIN") as copy:  # noqa: S608
+        with self.conn.cursor().copy(f"COPY bench.append_target ({names}) FROM STDIN") as copy:
             for row in self.frame.iter_rows():
                 copy.write_row([Jsonb(v) if i == place and v is not None else v for i, v in enumerate(row)])
 
@@ -152,7 +151,9 @@ class Bench:
 
     # SQL models
 
-    QUERY = "SELECT id, i32, f64 * 2 AS f64, upper(txt) AS txt, day, at, amount, flag, numbers, doc, raw, uid FROM {source}"
+    QUERY = (
+        "SELECT id, i32, f64 * 2 AS f64, upper(txt) AS txt, day, at, amount, flag, numbers, doc, raw, uid FROM {source}"
+    )
 
     def sql_model(self) -> None:
         """The query as a model runs it: described, guarded, counted."""
@@ -186,7 +187,6 @@ class Bench:
 
     def methods(self) -> list[Method]:
         """Everything that can be measured, the measure of each group first."""
-        nothing: Callable[[], Any] = lambda: None  # noqa: E731
         return [
             Method("load", "server-side COPY of a binary file", self.server_file, self.empty),
             Method("load", "bollhav append, binary", lambda: self.write(self.append, self.frame), self.empty, "pgpq"),
@@ -198,10 +198,14 @@ class Bench:
             Method("upsert", "a tenth changed", lambda: self.write(self.upsert, self.tenth), self.reset),
             Method("query", "INSERT .. SELECT in psql", self.psql, self.empty),
             Method("query", "bollhav SQL model", self.sql_model, self.empty),
-            Method("read", "bollhav fetch", self.read_ours, nothing),
-            Method("read", "polars read_database_uri, ADBC", self.read_adbc, nothing, "adbc_driver_postgresql"),
-            Method("read", "polars read_database_uri, ConnectorX", self.read_connectorx, nothing, "connectorx"),
+            Method("read", "bollhav fetch", self.read_ours, _nothing),
+            Method("read", "polars read_database_uri, ADBC", self.read_adbc, _nothing, "adbc_driver_postgresql"),
+            Method("read", "polars read_database_uri, ConnectorX", self.read_connectorx, _nothing, "connectorx"),
         ]
+
+
+def _nothing() -> None:
+    """What reads need before them."""
 
 
 def _url(dsn: str) -> str:
@@ -210,7 +214,8 @@ def _url(dsn: str) -> str:
 
     parts = psycopg.conninfo.conninfo_to_dict(dsn)
     host = quote(str(parts.get("host", "localhost")), safe="")
-    return f"postgresql://{parts.get('user', 'postgres')}@{host}:{parts.get('port', 5432)}/{parts.get('dbname', 'postgres')}"
+    user, port, database = parts.get("user", "postgres"), parts.get("port", 5432), parts.get("dbname", "postgres")
+    return f"postgresql://{user}@{host}:{port}/{database}"
 
 
 def main() -> int:
@@ -222,14 +227,16 @@ def main() -> int:
     parser.add_argument("--dsn", help="an empty database of a server on this machine; else one is started")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bollhav-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="bollhav-bench-", ignore_cleanup_errors=True) as name:
         os.chmod(name, 0o777)
         directory, server, dsn = Path(name), None, options.dsn
         if dsn is None:
             server = PostgresServer(directory / "pg", settings=("shared_buffers=2GB", "max_wal_size=8GB", "jit=off"))
             dsn = server.start()
         try:
-            figures = run(Bench(dsn, options.rows, directory), options.rounds, [w for w in options.only.split(",") if w])
+            figures = run(
+                Bench(dsn, options.rows, directory), options.rounds, [w for w in options.only.split(",") if w]
+            )
         finally:
             if server is not None:
                 server.destroy()
@@ -284,13 +291,18 @@ def run(bench: Bench, rounds: int, words: list[str]) -> dict[str, Any]:
 
 def report(figures: dict[str, Any]) -> int:
     """Print the figures; return 1 when a target is missed."""
-    print(f"{figures['rows']:,} rows, medians of {figures['rounds']} rounds; speed is relative to the first of its group")
+    print(
+        f"{figures['rows']:,} rows, medians of {figures['rounds']} rounds; speed is relative to the first of its group"
+    )
     group = None
     for figure in figures["methods"]:
         if figure["group"] != group:
             group = figure["group"]
             print(f"\n{group}")
-        print(f"  {figure['name']:<40} {figure['seconds']:>8.2f} s {figure['rows_per_second']:>10,} rows/s {figure['speed']:>6.2f}")
+        print(
+            f"  {figure['name']:<40} {figure['seconds']:>8.2f} s {figure['rows_per_second']:>10,} rows/s "
+            f"{figure['speed']:>6.2f}"
+        )
     for line in figures["skipped"]:
         print(f"\nleft out: {line}")
     speeds = {figure["name"]: figure["speed"] for figure in figures["methods"]}

@@ -92,7 +92,8 @@ def partition_in(model: Model, relation: Relation, bounds: Bounds) -> TargetColu
     if column is None or column.type.name != physical:
         found = "is missing" if column is None else f"has type {column.type}"
         raise SchemaMismatchError(
-            f"{model.full_name}: target {relation.table.full_name}: partition column {bounds.column!r} {found}, the model declares "
+            f"{model.full_name}: target {relation.table.full_name}: partition column {bounds.column!r} {found}, the "
+            "model declares "
             f"{bounds.kind}. Remedy: declare the type that the table has, or change the table."
         )
     return column
@@ -103,8 +104,10 @@ def _local_date(model: Model, column: Column, unit: Unit, instant: datetime, zon
     # Where clocks are put forward at midnight a day starts at one o'clock, so the first instant of a date counts.
     if (instant - timedelta(microseconds=1)).astimezone(zone).date() == local:
         raise DataError(
-            f"{model.full_name}: partition column {column.name!r} (date): window {unit.window} does not start and end at local midnights "
-            f"of {zone.key}, so its rows share a date with other windows. Remedy: declare the column timestamptz, or chunks of whole "
+            f"{model.full_name}: partition column {column.name!r} (date): window {unit.window} does not start and "
+            "end at local midnights "
+            f"of {zone.key}, so its rows share a date with other windows. Remedy: declare the column timestamptz, or "
+            "chunks of whole "
             "days in that zone (TimeChunking(chunk='@daily', tz=...))."
         )
     return local
@@ -115,8 +118,10 @@ def _reading(model: Model, column: Column, unit: Unit, instant: datetime, zone: 
     other = local.replace(fold=1 - local.fold)
     if local.utcoffset() != other.utcoffset():
         raise DataError(
-            f"{model.full_name}: partition column {column.name!r} (timestamp, {zone.key}): an end of window {unit.window} is a reading of "
-            "the clock that exists twice, so rows cannot be told from those of another window. Remedy: declare the column timestamptz."
+            f"{model.full_name}: partition column {column.name!r} (timestamp, {zone.key}): an end of window "
+            f"{unit.window} is a reading of "
+            "the clock that exists twice, so rows cannot be told from those of another window. Remedy: declare the "
+            "column timestamptz."
         )
     return local.replace(tzinfo=None)
 

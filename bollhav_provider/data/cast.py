@@ -14,9 +14,16 @@ from bollhav_provider.data.values import REPLACE_NUL, STRIP_NUL, Check, Rule, Un
 _Converter = Callable[[pl.Expr, pl.DataType, PhysicalType, Rule], Value]
 
 #: Elements whose arrays pgpq writes with the element type that the server expects.
-_BINARY_ELEMENTS = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "text", "bytea", "date", "timestamp", "numeric"})
-#: A column without a single value: NULL has no bytes in any type. These are compared with windows, so their type matters.
-_NULLS: dict[str, pl.DataType] = {"date": pl.Date(), "timestamp": pl.Datetime("us"), "timestamptz": pl.Datetime("us", "UTC")}
+_BINARY_ELEMENTS = frozenset(
+    {"bool", "int2", "int4", "int8", "float4", "float8", "text", "bytea", "date", "timestamp", "numeric"}
+)
+#: A column without a single value: NULL has no bytes in any type. These are compared with windows, so their type
+#: matters.
+_NULLS: dict[str, pl.DataType] = {
+    "date": pl.Date(),
+    "timestamp": pl.Datetime("us"),
+    "timestamptz": pl.Datetime("us", "UTC"),
+}
 
 
 def convert(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -> Value:
@@ -60,19 +67,29 @@ def _converter(target: PhysicalType) -> _Converter:
 
 def _to_text(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -> Value:
     if dtype != pl.String:
-        raise Unconvertible(f"is {dtype} in the rows, which is no text", "cast it in the function, as in .cast(pl.String)")
+        raise Unconvertible(
+            f"is {dtype} in the rows, which is no text", "cast it in the function, as in .cast(pl.String)"
+        )
     e, checks = _without_nul(e, rule)
     if target.length is not None:
         # PostgreSQL would cut surplus blanks without a word, so they count here.
         long = e.str.len_chars() > target.length
         checks.append(
-            Check(long.fill_null(False), f"holds texts of more than {target.length} characters", "declare it text, or cut it in the function")
+            Check(
+                long.fill_null(False),
+                f"holds texts of more than {target.length} characters",
+                "declare it text, or cut it in the function",
+            )
         )
     limit = {"name": 63, "char": 1}.get(target.name)
     if limit is not None:
         long = e.str.len_bytes() > limit
         checks.append(
-            Check(long.fill_null(False), f"holds texts of more than {limit} bytes, which PostgreSQL would cut", "declare it text")
+            Check(
+                long.fill_null(False),
+                f"holds texts of more than {limit} bytes, which PostgreSQL would cut",
+                "declare it text",
+            )
         )
     return Value(text=e, binary=None if target.name == "char" else e, checks=tuple(checks))
 
@@ -81,25 +98,40 @@ def _to_enum(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -
     if dtype != pl.String:
         raise Unconvertible(f"is {dtype} in the rows, which is no text", f"give one of the labels of {target}")
     unknown = (~e.is_in(list(target.labels))).fill_null(False)
-    check = Check(unknown, f"holds values other than the labels {', '.join(target.labels)}", "add the label with ALTER TYPE, or correct the rows")
+    check = Check(
+        unknown,
+        f"holds values other than the labels {', '.join(target.labels)}",
+        "add the label with ALTER TYPE, or correct the rows",
+    )
     return Value(text=e, binary=e, checks=(check,))
 
 
 def _to_bytes(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -> Value:
     if dtype != pl.Binary:
-        raise Unconvertible(f"is {dtype} in the rows, which is not binary", "encode it in the function, as in .cast(pl.Binary) for UTF-8")
+        raise Unconvertible(
+            f"is {dtype} in the rows, which is not binary",
+            "encode it in the function, as in .cast(pl.Binary) for UTF-8",
+        )
     return Value(text=pl.concat_str(pl.lit("\\x"), e.bin.encode("hex")), binary=e)
 
 
 def _to_uuid(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) -> Value:
     if dtype == pl.Binary:
         broken = (e.bin.size() != 16).fill_null(False)
-        return Value(e.bin.encode("hex"), e, checks=(Check(broken, "holds values that are not 16 bytes", "give the UUID as text"),))
+        return Value(
+            e.bin.encode("hex"),
+            e,
+            checks=(Check(broken, "holds values that are not 16 bytes", "give the UUID as text"),),
+        )
     if dtype != pl.String:
         raise Unconvertible(f"is {dtype} in the rows, which is no UUID", "give it as text, or as 16 bytes")
     raw = e.str.replace_all("-", "", literal=True).str.decode("hex", strict=False)
     misspelt = ~e.str.len_bytes().is_in([32, 36]) | raw.is_null() | (raw.bin.size() != 16)
-    check = Check((e.is_not_null() & misspelt.fill_null(True)), "holds texts that are no UUIDs", "correct the rows, or declare it text")
+    check = Check(
+        (e.is_not_null() & misspelt.fill_null(True)),
+        "holds texts that are no UUIDs",
+        "correct the rows, or declare it text",
+    )
     return Value(text=raw.bin.encode("hex"), binary=raw, checks=(check,))
 
 
@@ -110,7 +142,9 @@ def _to_parsed(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule)
     if target.name in ("oid", "xid", "cid") and dtype.is_integer():
         return Value(text=e.cast(pl.String))
     if dtype != pl.String:
-        raise Unconvertible(f"is {dtype} in the rows, which has no counterpart in {target}", "give it as text in PostgreSQL's notation")
+        raise Unconvertible(
+            f"is {dtype} in the rows, which has no counterpart in {target}", "give it as text in PostgreSQL's notation"
+        )
     e, checks = _without_nul(e, rule)
     return Value(text=e, checks=tuple(checks))
 
@@ -136,7 +170,9 @@ def _to_array(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) 
     elif isinstance(dtype, pl.List):
         inner = dtype.inner
     else:
-        raise Unconvertible(f"is {dtype} in the rows, which is no list", "make it a list in the function, as in pl.concat_list(...)")
+        raise Unconvertible(
+            f"is {dtype} in the rows, which is no list", "make it a list in the function, as in pl.concat_list(...)"
+        )
     inner_type = inner if isinstance(inner, pl.DataType) else inner()
     nested = isinstance(inner_type, pl.List | pl.Array)
     # PostgreSQL's array types have no depth: int[] holds int[][] as well.

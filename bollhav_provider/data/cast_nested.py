@@ -63,9 +63,17 @@ def json_checks(e: pl.Expr, dtype: pl.DataType, rule: Rule) -> tuple[Check, ...]
                 f"replace them in the function, or {option(NAN_AS_NULL)}",
             )
         )
-    nul = _any_inside(e, dtype, lambda inner, kind: inner.str.contains("\0", literal=True) if kind == pl.String else None)
+    nul = _any_inside(
+        e, dtype, lambda inner, kind: inner.str.contains("\0", literal=True) if kind == pl.String else None
+    )
     if nul is not None:
-        checks.append(Check(nul.fill_null(False), "holds texts with NUL characters, which jsonb cannot", "remove them in the function"))
+        checks.append(
+            Check(
+                nul.fill_null(False),
+                "holds texts with NUL characters, which jsonb cannot",
+                "remove them in the function",
+            )
+        )
     return tuple(checks)
 
 
@@ -84,7 +92,9 @@ def _any_inside(e: pl.Expr, dtype: pl.DataType, test: _Test) -> pl.Expr | None:
         inside = _any_inside(pl.element(), _instance(dtype.inner), test)
         return None if inside is None else e.list.eval(inside).list.any()
     if dtype in (pl.Binary, pl.Object, pl.Duration):
-        raise Unconvertible(f"holds {dtype} in the rows, which JSON has nothing for", "convert it in the function, for instance to text")
+        raise Unconvertible(
+            f"holds {dtype} in the rows, which JSON has nothing for", "convert it in the function, for instance to text"
+        )
     return test(e, dtype)
 
 

@@ -71,7 +71,9 @@ def to_bool(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) ->
         broken = (e.is_not_null() & (e != 0) & (e != 1)).fill_null(False)
         checks = (Check(broken, "holds numbers other than 0 and 1", "compare in the function, as in pl.col(...) != 0"),)
     elif dtype != pl.Boolean:
-        raise Unconvertible(f"is {dtype} in the rows, which is no boolean", "compare in the function, as in pl.col(...) == 'yes'")
+        raise Unconvertible(
+            f"is {dtype} in the rows, which is no boolean", "compare in the function, as in pl.col(...) == 'yes'"
+        )
     out = e.cast(pl.Boolean)
     return Value(text=out.cast(pl.String), binary=out, checks=checks)
 
@@ -106,7 +108,13 @@ def to_numeric(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule)
             checks += _places_check(e.is_finite() & (_places(text) > scale), scale, rule)
         return Value(text, checks=tuple(checks))
     if dtype == pl.String:
-        checks.append(Check((~text.str.contains(_NUMERAL)).fill_null(False), "holds texts that are no numbers", "parse it in the function"))
+        checks.append(
+            Check(
+                (~text.str.contains(_NUMERAL)).fill_null(False),
+                "holds texts that are no numbers",
+                "parse it in the function",
+            )
+        )
         if scale is not None:
             checks += _places_check(_places(text) > scale, scale, rule)
         return Value(text, checks=tuple(checks))
@@ -154,7 +162,9 @@ def _digits(broken: pl.Expr, whole: int, target: PhysicalType) -> Check:
 def _places(text: pl.Expr) -> pl.Expr:
     """Decimal places that a numeral needs: ``1.50`` one, ``2e-7`` seven."""
     fraction = text.str.extract(r"\.(\d+)", 1).str.strip_chars_end("0").str.len_bytes().cast(pl.Int64).fill_null(0)
-    exponent = text.str.extract(r"[eE]([+-]?\d+)\s*$", 1).str.strip_chars_start("+").cast(pl.Int64, strict=False).fill_null(0)
+    exponent = (
+        text.str.extract(r"[eE]([+-]?\d+)\s*$", 1).str.strip_chars_start("+").cast(pl.Int64, strict=False).fill_null(0)
+    )
     return pl.max_horizontal(fraction - exponent, pl.lit(0, dtype=pl.Int64))
 
 

@@ -7,7 +7,8 @@ import polars as pl
 from bollhav_provider.data.types import PhysicalType
 from bollhav_provider.data.values import ROUND, Check, Rule, Unconvertible, Value, option
 
-#: PostgreSQL's range, counted from 1970: days of ``date``; microseconds of ``timestamp`` (its upper end lies beyond int64).
+#: PostgreSQL's range, counted from 1970: days of ``date``; microseconds of ``timestamp`` (its upper end lies beyond
+#: int64).
 _FIRST_DAY, _LAST_DAY = -2_440_588, 2_145_042_905
 _FIRST_MICROSECOND = -210_866_803_200_000_000
 _PER_MICROSECOND = {"ns": 1000, "us": 1, "ms": 1}
@@ -24,7 +25,11 @@ def to_date(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) ->
                 "convert it in the function, as in .dt.convert_time_zone(...).dt.date()",
             )
         midnight = e.dt.truncate("1d") == e
-        checks.append(Check((~midnight).fill_null(False), "holds datetimes that are no midnights", "use .dt.date() in the function"))
+        checks.append(
+            Check(
+                (~midnight).fill_null(False), "holds datetimes that are no midnights", "use .dt.date() in the function"
+            )
+        )
     elif dtype != pl.Date:
         raise _no_time(dtype, "a date", "parse it in the function, as in .str.to_date('%Y-%m-%d')")
     out = e.cast(pl.Date)
@@ -66,7 +71,8 @@ def to_timestamp(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rul
         if zone != "UTC" and rule.naive_tz is None:
             raise Unconvertible(
                 f"is {dtype} in the rows and {target} has no zone, which would be lost",
-                "declare the column timestamptz, convert it to UTC in the function, or declare Column(..., naive_tz='...')",
+                "declare the column timestamptz, convert it to UTC in the function, or declare Column(..., "
+                "naive_tz='...')",
             )
         out = out.dt.convert_time_zone(rule.naive_tz or "UTC").dt.replace_time_zone(None)
     if aware:

@@ -46,7 +46,8 @@ SELECT
      ) ORDER BY att.attnum) FROM att),
     (SELECT pg_catalog.jsonb_object_agg(t.oid::bigint, pg_catalog.jsonb_build_object(
         'name', CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace OR t.typname = 'citext' THEN t.typname::text
-                     ELSE t.oid::regtype::text END, 'kind', t.typtype, 'base', t.typbasetype::bigint, 'base_modifier', t.typtypmod,
+                     ELSE t.oid::regtype::text END, 'kind', t.typtype, 'base', t.typbasetype::bigint, 'base_modifier',
+                     t.typtypmod,
         'element', CASE WHEN t.typcategory = 'A' THEN t.typelem::bigint ELSE 0 END,
         'labels', (SELECT pg_catalog.jsonb_agg(e.enumlabel ORDER BY e.enumsortorder)
                    FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid)

@@ -80,7 +80,8 @@ class CheckReport:
         if self.errors:
             listed = "".join(f"\n  - {failure}" for failure in self.errors)
             raise CheckFailedError(
-                f"{self.model} {self.unit}: {len(self.errors)} of {self.checked} checks failed and nothing was published:{listed}\n"
+                f"{self.model} {self.unit}: {len(self.errors)} of {self.checked} checks failed and nothing was "
+                f"published:{listed}\n"
                 "Remedy: correct the rows, or declare severity='warn' to publish and record."
             )
 
@@ -109,7 +110,9 @@ def run_checks(
     conditions = [condition_of(conn, model, env, check, tables or {}) for check in model.checks]
     with translated(model, "running the checks"):
         uniques = [check for check in model.checks if isinstance(check, Unique)]
-        counted, *doubles = run_all(conn, [scope.count(conditions), *(scope.duplicates(check.columns) for check in uniques)])
+        counted, *doubles = run_all(
+            conn, [scope.count(conditions), *(scope.duplicates(check.columns) for check in uniques)]
+        )
         row = counted.fetchone()
         assert row is not None
         total, *found = row
@@ -153,9 +156,12 @@ class _Scope:
         mode = model.target.write_mode
         loose = any(column.nullable for column in model.key_columns)
         if mode is WriteMode.UPSERT and not loose:
-            where.append(sql.SQL("({key}) IN (SELECT {key} FROM {stage})").format(key=key, stage=escaped(stage_of(table), conn)))
+            where.append(
+                sql.SQL("({key}) IN (SELECT {key} FROM {stage})").format(key=key, stage=escaped(stage_of(table), conn))
+            )
         elif mode in (WriteMode.APPEND, WriteMode.UPSERT):
-            # Written by this transaction, savepoints included; a row of a later transaction may be among them, which is harmless.
+            # Written by this transaction, savepoints included; a row of a later transaction may be among them, which
+            # is harmless.
             where.append(sql.SQL("pg_catalog.age(n.xmin) <= 0"))
         self._where = sql.SQL(" AND ").join(where) if where else sql.SQL("true")
 
@@ -167,14 +173,21 @@ class _Scope:
                 parts.append(sql.SQL("NULL"))
                 continue
             parameters |= condition.parameters
-            parts.append(condition.value if condition.aggregate else sql.SQL("count(*) FILTER (WHERE {})").format(condition.value))
-        statement = sql.SQL("SELECT {} FROM {} AS n WHERE {}").format(sql.SQL(", ").join(parts), self._target, self._where)
+            parts.append(
+                condition.value
+                if condition.aggregate
+                else sql.SQL("count(*) FILTER (WHERE {})").format(condition.value)
+            )
+        statement = sql.SQL("SELECT {} FROM {} AS n WHERE {}").format(
+            sql.SQL(", ").join(parts), self._target, self._where
+        )
         return statement, parameters
 
     def duplicates(self, columns: tuple[str, ...]) -> Statement:
         listed = escaped(names(columns), self._conn)
         statement = sql.SQL(
-            "SELECT {columns}, count(*), count(*) OVER () FROM {target} AS t WHERE ({columns}) IN (SELECT {columns} FROM {target} AS n "
+            "SELECT {columns}, count(*), count(*) OVER () FROM {target} AS t WHERE ({columns}) IN (SELECT {columns} "
+            "FROM {target} AS n "
             "WHERE {where}) GROUP BY {columns} HAVING count(*) > 1 ORDER BY {columns} LIMIT {limit}"
         ).format(columns=listed, target=self._target, where=self._where, limit=sql.Literal(SAMPLES))
         return statement, dict(self._parameters)
@@ -183,7 +196,12 @@ class _Scope:
         """The keys of failing rows; all columns of a table without key."""
         shown = list(dict.fromkeys([*self._keys, *condition.columns]))
         statement = sql.SQL("SELECT {} FROM {} AS n WHERE {} AND ({}){} LIMIT {}").format(
-            escaped(names(shown), self._conn), self._target, self._where, condition.value, self._order, sql.Literal(SAMPLES)
+            escaped(names(shown), self._conn),
+            self._target,
+            self._where,
+            condition.value,
+            self._order,
+            sql.Literal(SAMPLES),
         )
         with self._conn.cursor(row_factory=tuple_row) as cursor:
             rows = cursor.execute(statement, {**self._parameters, **condition.parameters}, prepare=False).fetchall()

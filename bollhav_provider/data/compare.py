@@ -23,7 +23,8 @@ class Difference:
     """One thing in which a table differs from its declaration.
 
     Attributes:
-        kind: ``kind``, ``missing``, ``surplus``, ``type``, ``nullability``, ``made`` (identity, generated, default), ``key``, ``index``.
+        kind: ``kind``, ``missing``, ``surplus``, ``type``, ``nullability``, ``made`` (identity, generated, default),
+        ``key``, ``index``.
         column: the column, None where it is about the table.
         message: what differs.
         remedy: what to do about it.
@@ -103,7 +104,9 @@ def _columns(conn: Connection, model: Model, relation: Relation) -> Iterator[Dif
 def _one_column(table: str, column: Column, there: TargetColumn, meaning: int | None) -> Iterator[Difference]:
     name, alter = column.name, f"ALTER TABLE {table} ALTER COLUMN {quote(column.name)}"
     wanted = column.pg_type.sql
-    if wanted != there.type.display and not (meaning == there.type_oid and _modifiers(wanted) == _modifiers(there.type.display)):
+    if wanted != there.type.display and not (
+        meaning == there.type_oid and _modifiers(wanted) == _modifiers(there.type.display)
+    ):
         yield Difference(
             "type",
             name,
@@ -126,8 +129,10 @@ def _one_column(table: str, column: Column, there: TargetColumn, meaning: int | 
         yield Difference(
             "made",
             name,
-            f"column {name!r} is {_IDENTITY_NAMES[there.identity]} in the table and declared {_IDENTITY_NAMES[identity]}",
-            f"change the declaration, or {alter} {'DROP IDENTITY' if there.identity else 'ADD GENERATED ... AS IDENTITY'}",
+            f"column {name!r} is {_IDENTITY_NAMES[there.identity]} in the table and declared "
+            f"{_IDENTITY_NAMES[identity]}",
+            f"change the declaration, or {alter} "
+            f"{'DROP IDENTITY' if there.identity else 'ADD GENERATED ... AS IDENTITY'}",
             _IGNORED,
         )
     if (column.generated is not None) != bool(there.generated):
@@ -185,7 +190,7 @@ def _keys(conn: Connection, model: Model, relation: Relation) -> Iterator[Differ
 
 
 def _indexes(model: Model, relation: Relation) -> Iterator[Difference]:
-    """Missing indexes: a matter of speed and never an error; building one on a large table is for its owner to decide."""
+    """Missing indexes: a matter of speed, never an error; to build one on a large table is its owner's decision."""
     from bollhav_provider.data.ddl import index_creation
 
     by_name = {index.name for index in relation.indexes}
@@ -201,14 +206,15 @@ def _indexes(model: Model, relation: Relation) -> Iterator[Difference]:
             "index",
             None,
             f"the index {index.name!r} over ({listed}) is declared and the table lacks it",
-            f"on_schema_change='add', or CREATE INDEX CONCURRENTLY ON {relation.table.quoted} ({', '.join(map(quote, index.columns))})",
+            f"on_schema_change='add', or CREATE INDEX CONCURRENTLY ON {relation.table.quoted} "
+            f"({', '.join(map(quote, index.columns))})",
             _IGNORED if index.unique else _ALWAYS,
             index_creation(relation.table, index),
         )
 
 
 def _meanings(conn: Connection, relation: Relation, declared: dict[str, Column]) -> dict[str, int | None]:
-    """The OIDs of declared types that are not spelt as the catalogue spells the table's: another name may mean the same."""
+    """The OIDs of declared types that are spelt otherwise than in the catalogue: another name may mean the same."""
     unsure = {
         name: _MODIFIERS.sub("", column.pg_type.sql)
         for name, column in declared.items()

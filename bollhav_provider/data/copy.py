@@ -1,6 +1,7 @@
 """COPY frames into a table: Arrow to binary where possible, CSV otherwise, one slice encoded ahead of the wire.
 
-A row loop is bounded by Python objects at some 30 microseconds a row; columns are encoded by the libraries below Python, so
+A row loop is bounded by Python objects at some 30 microseconds a row; columns are encoded by the libraries below
+Python, so
 the server is what limits (benchmarks/write.py).
 """
 
@@ -205,7 +206,10 @@ def _refusal(model: Model, planned: PlannedCheck, whole: pl.DataFrame, offset: i
     name = planned.column.name
     keys = [column.name for column in model.key_columns if column.name in whole.columns and column.name != name]
     numbered = whole.select(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("\0row"), pl.col(name), *map(pl.col, keys), planned.check.broken.alias("\0bad")
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("\0row"),
+        pl.col(name),
+        *map(pl.col, keys),
+        planned.check.broken.alias("\0bad"),
     )
     marked = numbered.filter(pl.col("\0bad"))
     shown = {column: _values(marked[column].head(_SAMPLES)) for column in ("\0row", name, *keys)}

@@ -1,6 +1,7 @@
 """Create the target from its declaration, and bring an existing one in line as far as ``on_schema_change`` says.
 
-Everything runs under one advisory lock that ends with the transaction: PostgreSQL's ``IF NOT EXISTS`` is no help against a
+Everything runs under one advisory lock that ends with the transaction: PostgreSQL's ``IF NOT EXISTS`` is no help
+against a
 second session doing the same at the same time.
 """
 
@@ -57,7 +58,8 @@ def ensure_target(conn: Connection, model: Model, env: Environment) -> TargetRep
         What was done and what differs. With nothing to do it costs one look at the catalogue.
 
     Raises:
-        SchemaMismatchError: the table differs in a way that ``on_schema_change`` does not mend or allow; all differences are named.
+        SchemaMismatchError: the table differs in a way that ``on_schema_change`` does not mend or allow; all
+        differences are named.
         DataError: PostgreSQL refused.
     """
     table = env.table(model.identity)
@@ -90,14 +92,16 @@ def recreate(conn: Connection, model: Model, env: Environment) -> None:
         if relation is not None:
             if not relation.is_table:
                 raise SchemaMismatchError(
-                    f"{model.full_name}: target {table.full_name} is a {relation.kind_name}. Remedy: drop it, or name another target."
+                    f"{model.full_name}: target {table.full_name} is a {relation.kind_name}. Remedy: drop it, or "
+                    "name another target."
                 )
             grants = granted(conn, relation)
             try:
                 conn.execute(sql.SQL("DROP TABLE {}").format(name_of(table)))
             except psycopg.errors.DependentObjectsStillExist as error:
                 raise DataError(
-                    f"{model.full_name}: target {table.full_name} cannot be dropped: {error.diag.message_detail}. Remedy: use "
+                    f"{model.full_name}: target {table.full_name} cannot be dropped: {error.diag.message_detail}. "
+                    "Remedy: use "
                     "write_mode='truncate', which keeps the table, or drop what depends on it."
                 ) from error
         _run(conn, [*creation(conn, model, table), *grants])
@@ -111,7 +115,8 @@ def lock_ddl(conn: Connection) -> None:
 def granted(conn: Connection, relation: Relation) -> list[sql.Composed]:
     """The GRANT statements that give a relation made anew the privileges that the old one has."""
     rows = conn.execute(
-        "SELECT CASE WHEN a.grantee = 0 THEN NULL ELSE pg_catalog.pg_get_userbyid(a.grantee) END, a.privilege_type, a.is_grantable "
+        "SELECT CASE WHEN a.grantee = 0 THEN NULL ELSE pg_catalog.pg_get_userbyid(a.grantee) END, a.privilege_type, "
+        "a.is_grantable "
         "FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a WHERE c.oid = %s AND a.grantee <> c.relowner",
         (relation.oid,),
     ).fetchall()
@@ -143,7 +148,8 @@ def creation(conn: Connection, model: Model, table: TableId) -> Iterator[sql.Com
     """
     if not model.target.columns:
         raise SchemaMismatchError(
-            f"{model.full_name}: target {table.full_name} does not exist and no columns are declared to make it of. Remedy: declare "
+            f"{model.full_name}: target {table.full_name} does not exist and no columns are declared to make it of. "
+            "Remedy: declare "
             "Target(columns=[Column(...), ...]), or create the table."
         )
     yield from ensure_schema(conn, table)
@@ -179,7 +185,8 @@ def key_definition(conn: Connection, model: Model, key: KeyConstraint) -> sql.Co
     if key.nulls_not_distinct:
         if conn.info.server_version < 150000:
             raise DataError(
-                f"{model.full_name}: key ({', '.join(key.columns)}) has a nullable column, which needs UNIQUE NULLS NOT DISTINCT and so "
+                f"{model.full_name}: key ({', '.join(key.columns)}) has a nullable column, which needs UNIQUE NULLS "
+                "NOT DISTINCT and so "
                 "PostgreSQL 15 or later. Remedy: declare its columns nullable=False, or upgrade the server."
             )
         kind += " NULLS NOT DISTINCT"
@@ -200,7 +207,7 @@ def index_creation(table: TableId, index: Index) -> sql.Composed:
 
 
 def comments(model: Model, table: TableId, relation: Relation | None) -> Iterator[sql.Composed]:
-    """The statements that bring comments in line with the descriptions; where none is declared, a comment is left alone."""
+    """The statements that make comments follow the descriptions; where none is declared, a comment stays."""
     kind = sql.SQL("VIEW" if model.is_view else "TABLE")
     if model.description and (relation is None or relation.description != model.description):
         yield sql.SQL("COMMENT ON {} {} IS {}").format(kind, name_of(table), model.description)
@@ -233,10 +240,13 @@ def _settle(model: Model, relation: Relation, differences: tuple[Difference, ...
     if fatal:
         listed = "".join(f"\n  - {difference.message}. Remedy: {difference.remedy}" for difference in fatal)
         raise SchemaMismatchError(
-            f"{model.full_name}: target {relation.table.full_name} is not what the model declares (on_schema_change='{policy}'):{listed}"
+            f"{model.full_name}: target {relation.table.full_name} is not what the model declares "
+            f"(on_schema_change='{policy}'):{listed}"
         )
     for difference in differences:
-        logger.warning("%s: target %s: %s; left as it is", model.full_name, relation.table.full_name, difference.message)
+        logger.warning(
+            "%s: target %s: %s; left as it is", model.full_name, relation.table.full_name, difference.message
+        )
     return differences
 
 

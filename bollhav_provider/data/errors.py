@@ -21,7 +21,10 @@ _REMEDIES: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.CheckViolation, "correct the rows, or the table's or domain's constraint"),
     (errors.ExclusionViolation, "correct the rows, or the table's constraint"),
     (errors.CardinalityViolation, "make the rows unique by key in the function or query"),
-    (errors.UntranslatableCharacter, "remove the character in the function; the database's encoding or jsonb has no place for it"),
+    (
+        errors.UntranslatableCharacter,
+        "remove the character in the function; the database's encoding or jsonb has no place for it",
+    ),
     (errors.CharacterNotInRepertoire, "remove NUL and other characters that the database's encoding has no place for"),
     (errors.InvalidTextRepresentation, "correct the value to the type's notation, or declare another type"),
     (errors.NumericValueOutOfRange, "declare a wider type, or correct the rows"),
@@ -73,5 +76,8 @@ def message(model: Model, doing: str, error: psycopg.Error) -> str:
         parts.append(f"constraint {diag.constraint_name!r}")
     where = f" ({', '.join(parts)})" if parts else ""
     detail = f" {diag.message_detail}" if diag.message_detail else ""
-    remedy = next((hint for kind, hint in _REMEDIES if isinstance(error, kind)), diag.message_hint or "correct the rows or the target")
+    remedy = next(
+        (hint for kind, hint in _REMEDIES if isinstance(error, kind)),
+        diag.message_hint or "correct the rows or the target",
+    )
     return f"{model.full_name}: {doing}: {text}{where}.{detail} Remedy: {remedy.rstrip('.')}."

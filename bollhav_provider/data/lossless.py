@@ -1,6 +1,7 @@
 """Which assignments of one PostgreSQL type to another keep every value, and how to catch those that do not.
 
-PostgreSQL assigns ``1.239`` to ``numeric(10,2)`` and an instant to a ``date`` without a word. Here such assignments are guarded
+PostgreSQL assigns ``1.239`` to ``numeric(10,2)`` and an instant to a ``date`` without a word. Here such assignments
+are guarded
 value by value, or refused where the result would depend on a zone that nobody named (Semantics: writing).
 """
 
@@ -19,13 +20,24 @@ from bollhav_provider.data.values import ROUND, Rule
 
 #: OIDs of PostgreSQL's own types, fixed since they were made.
 _NAMES = {
-    16: "bool", 20: "int8", 21: "int2", 23: "int4", 700: "float4", 701: "float8", 1082: "date", 1083: "time", 1114: "timestamp",
-    1184: "timestamptz", 1186: "interval", 1266: "timetz", 1700: "numeric",
+    16: "bool", 20: "int8", 21: "int2", 23: "int4", 700: "float4", 701: "float8", 1082: "date", 1083: "time",
+    1114: "timestamp", 1184: "timestamptz", 1186: "interval", 1266: "timetz", 1700: "numeric",
 }  # fmt: skip
 
 #: Assignments that need a zone, or cut the date off.
-_NEED_A_ZONE = {("timestamptz", "date"), ("timestamptz", "timestamp"), ("timestamp", "timestamptz"), ("date", "timestamptz")}
-_CUT = {("timestamptz", "time"), ("timestamp", "time"), ("interval", "time"), ("timestamptz", "timetz"), ("timetz", "time")}
+_NEED_A_ZONE = {
+    ("timestamptz", "date"),
+    ("timestamptz", "timestamp"),
+    ("timestamp", "timestamptz"),
+    ("date", "timestamptz"),
+}
+_CUT = {
+    ("timestamptz", "time"),
+    ("timestamp", "time"),
+    ("interval", "time"),
+    ("timestamptz", "timetz"),
+    ("timetz", "time"),
+}
 _NUMBERS = frozenset(INTEGERS) | FLOATS | {"numeric"}
 _MARK = "bollhav: assignment {} changes "
 _MARKED = re.compile(r"bollhav: assignment (\d+) changes (.*)\"?$", re.DOTALL)
@@ -51,11 +63,16 @@ def assignment(
     if (given, wanted) in _NEED_A_ZONE:
         if rule.naive_tz and "timestamp" in given and "timestamp" in wanted:
             return sql.SQL("({} AT TIME ZONE {})").format(source, rule.naive_tz), False
-        return f"gets {given} from the query, which means another thing in every zone: write the conversion, as in AT TIME ZONE '...'"
+        return (
+            f"gets {given} from the query, which means another thing in every zone: write the conversion, "
+            "as in AT TIME ZONE '...'"
+        )
     if (given, wanted) in _CUT:
         return f"gets {given} from the query, which would be cut: write an explicit cast"
     kind = sql.SQL(target.type.display)
-    mark = sql.SQL("({mark} || {source}::text)::{kind}").format(mark=sql.Literal(_MARK.format(number)), source=source, kind=kind)
+    mark = sql.SQL("({mark} || {source}::text)::{kind}").format(
+        mark=sql.Literal(_MARK.format(number)), source=source, kind=kind
+    )
     cases = []
     if (limits := _limits(given, modifier, target.type)) is not None:
         cases.append(sql.SQL("WHEN {} NOT BETWEEN {} AND {} THEN {}").format(source, *map(_exactly, limits), mark))
@@ -68,7 +85,7 @@ def assignment(
 
 
 def _limits(given: str, modifier: int, target: PhysicalType) -> tuple[Decimal, Decimal] | None:
-    """The least and the greatest number that fits, where a number of the given type may not; NaN lies above every limit."""
+    """The least and the greatest number that fits, where one of the given type may not; NaN is above all."""
     if given not in _NUMBERS:
         return None
     if target.name in INTEGERS:

@@ -53,7 +53,9 @@ class Plan:
         return tuple(column.name for column in self.columns)
 
 
-def match_columns(model: Model, relation: Relation, given: Sequence[str], what: str = "rows") -> tuple[TargetColumn, ...]:
+def match_columns(
+    model: Model, relation: Relation, given: Sequence[str], what: str = "rows"
+) -> tuple[TargetColumn, ...]:
     """Match names with the target's columns; position never matters.
 
     Args:
@@ -63,7 +65,8 @@ def match_columns(model: Model, relation: Relation, given: Sequence[str], what: 
         what: how to call what has these columns.
 
     Returns:
-        The columns to write, in the order of ``given``. With ``ignore``, columns that the target lacks are left out, and
+        The columns to write, in the order of ``given``. With ``ignore``, columns that the target lacks are left out,
+        and
         the log says so.
 
     Raises:
@@ -79,16 +82,21 @@ def match_columns(model: Model, relation: Relation, given: Sequence[str], what: 
         if column.name not in given and not column.fills_itself and _is_required(model, column, ignore)
     ]
     if surplus and ignore:
-        logger.warning("%s: the %s have columns that the target lacks; left out: %s", model.full_name, what, ", ".join(surplus))
+        logger.warning(
+            "%s: the %s have columns that the target lacks; left out: %s", model.full_name, what, ", ".join(surplus)
+        )
     elif surplus:
         problems.append(
-            f"the {what} have {_columns(surplus)} that the target lacks: declare {_them(surplus)} in Target(columns=...) with "
-            f"on_schema_change='add', drop {_them(surplus)} in the function, or leave {_them(surplus)} out with on_schema_change='ignore'"
+            f"the {what} have {_columns(surplus)} that the target lacks: declare {_them(surplus)} in "
+            "Target(columns=...) with "
+            f"on_schema_change='add', drop {_them(surplus)} in the function, or leave {_them(surplus)} out with "
+            "on_schema_change='ignore'"
         )
     if lacking:
         hint = " (renamed?)" if surplus else ""
         problems.append(
-            f"the {what} lack {_columns(lacking)} of the target{hint}: add {_them(lacking)} in the function, or declare a default"
+            f"the {what} lack {_columns(lacking)} of the target{hint}: add {_them(lacking)} in the function, or "
+            "declare a default"
             + ("" if ignore else ", or let NULL stand for nullable ones with on_schema_change='ignore'")
         )
     for name in given:
@@ -149,7 +157,9 @@ def rule_of(model: Model, name: str) -> Rule:
 def _inside(bounds: Bounds, column: TargetColumn, value: Value) -> PlannedCheck:
     assert value.binary is not None  # dates and times always have a binary form
     remedy = "give only rows of the unit's window, or leave partition_on off the column"
-    return PlannedCheck(column, Check(outside(bounds, value.binary), f"lies outside the window {bounds.window}", remedy), window=True)
+    return PlannedCheck(
+        column, Check(outside(bounds, value.binary), f"lies outside the window {bounds.window}", remedy), window=True
+    )
 
 
 def _is_required(model: Model, column: TargetColumn, ignore: bool) -> bool:

@@ -39,7 +39,9 @@ class Condition:
     aggregate: bool = False
 
 
-def condition_of(conn: Connection, model: Model, env: Environment, check: Check, tables: Mapping[str, TableId]) -> Condition | None:
+def condition_of(
+    conn: Connection, model: Model, env: Environment, check: Check, tables: Mapping[str, TableId]
+) -> Condition | None:
     """Return a check's condition on the rows ``n``; None for one that is no condition on rows (unique, row count)."""
     number = model.checks.index(check)
     if isinstance(check, NotNull):
@@ -53,7 +55,9 @@ def condition_of(conn: Connection, model: Model, env: Environment, check: Check,
         limits = {"min": ("<", check.min), "max": (">", check.max)}
         given = {f"check_{number}_{end}": value for end, (_, value) in limits.items() if value is not None}
         parts = [
-            sql.SQL("{} {} {}").format(_column(conn, check.column), sql.SQL(sign), sql.Placeholder(f"check_{number}_{end}"))
+            sql.SQL("{} {} {}").format(
+                _column(conn, check.column), sql.SQL(sign), sql.Placeholder(f"check_{number}_{end}")
+            )
             for end, (sign, value) in limits.items()
             if value is not None
         ]
@@ -62,9 +66,9 @@ def condition_of(conn: Connection, model: Model, env: Environment, check: Check,
         column = _column(conn, check.column)
         there = escaped(sql.Identifier("o", check.to_column or check.column), conn)
         other = _raw(_other(model, env, check, tables))
-        value = sql.SQL("{column} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {other} AS o WHERE {there} = {column})").format(
-            column=column, other=other, there=there
-        )
+        value = sql.SQL(
+            "{column} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {other} AS o WHERE {there} = {column})"
+        ).format(column=column, other=other, there=there)
         return Condition(value, columns=(check.column,))
     if isinstance(check, Expression):
         return Condition(sql.SQL("({}) IS FALSE").format(_raw(check.sql)))
@@ -74,7 +78,7 @@ def condition_of(conn: Connection, model: Model, env: Environment, check: Check,
 
 
 def fresh_value(conn: Connection, model: Model, check: ColumnFreshness) -> sql.Composable:
-    """The age of a column's newest value, by the database's clock; naive values are read in the column's zone, else in UTC."""
+    """The age of a column's newest value, by the database's clock; naive values are in the column's zone, else UTC."""
     column = model.target.column(check.column)
     newest = sql.SQL("max({})").format(_column(conn, check.column))
     if column is not None and column.pg_type.name in ("date", "timestamp without time zone"):
@@ -90,7 +94,11 @@ def _other(model: Model, env: Environment, check: Relationship, tables: Mapping[
             return model.ref(check.to, env, table=tables.get(source.alias_name))
     if check.to == model.full_name:
         return env.table(model.identity).quoted
-    return TableId.parse(check.to).quoted if "." in check.to else f"{quote(env.schema(model.target.schema))}.{quote(check.to)}"
+    return (
+        TableId.parse(check.to).quoted
+        if "." in check.to
+        else f"{quote(env.schema(model.target.schema))}.{quote(check.to)}"
+    )
 
 
 def _column(conn: Connection, name: str) -> sql.SQL:

@@ -41,7 +41,8 @@ class Preflight:
         model: the model's full name.
         user: the database user.
         grants: statements for an owner to run; none when nothing is missing.
-        notes: peculiarities of the target that change what a write does: triggers, partitions, foreign keys, row-level security.
+        notes: peculiarities of the target that change what a write does: triggers, partitions, foreign keys,
+        row-level security.
     """
 
     model: str
@@ -81,10 +82,16 @@ def preflight(conn: Connection, model: Model, env: Environment, *, reads: Sequen
             missing.append(sql.SQL("CREATE SCHEMA {} AUTHORIZATION {}").format(schema, sql.Identifier(user)))
     elif not may_use:
         missing.append(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, sql.Identifier(user)))
-    if has_schema and not may_create and (relation is None or model.target.write_mode is WriteMode.RECREATE or model.is_view):
+    if (
+        has_schema
+        and not may_create
+        and (relation is None or model.target.write_mode is WriteMode.RECREATE or model.is_view)
+    ):
         missing.append(sql.SQL("GRANT CREATE ON SCHEMA {} TO {}").format(schema, sql.Identifier(user)))
     if model.target.write_mode is WriteMode.UPSERT and not may_make_temporary:
-        missing.append(sql.SQL("GRANT TEMPORARY ON DATABASE {} TO {}").format(sql.Identifier(database), sql.Identifier(user)))
+        missing.append(
+            sql.SQL("GRANT TEMPORARY ON DATABASE {} TO {}").format(sql.Identifier(database), sql.Identifier(user))
+        )
     if relation is not None:
         missing += _on_target(conn, model, relation, user)
     for read in reads:
@@ -94,7 +101,11 @@ def preflight(conn: Connection, model: Model, env: Environment, *, reads: Sequen
 
 
 def _on_target(conn: Connection, model: Model, relation: Relation, user: str) -> Iterator[sql.Composed]:
-    alters = model.target.write_mode is WriteMode.RECREATE or model.target.on_schema_change is OnSchemaChange.ADD or model.is_view
+    alters = (
+        model.target.write_mode is WriteMode.RECREATE
+        or model.target.on_schema_change is OnSchemaChange.ADD
+        or model.is_view
+    )
     if alters and not relation.owned:
         kind = sql.SQL("VIEW" if relation.kind == "v" else "TABLE")
         yield sql.SQL("ALTER {} {} OWNER TO {}").format(kind, name_of(relation.table), sql.Identifier(user))
@@ -107,7 +118,8 @@ def _on_target(conn: Connection, model: Model, relation: Relation, user: str) ->
 def _on_relation(conn: Connection, table: TableId, privileges: Sequence[str], user: str) -> Iterator[sql.Composed]:
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(
-            "SELECT p FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, unnest(%s::text[]) AS p "
+            "SELECT p FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, "
+            "unnest(%s::text[]) AS p "
             "WHERE n.nspname = %s AND c.relname = %s AND NOT pg_catalog.has_table_privilege(c.oid, p)",
             (list(privileges), table.schema, table.name),
         ).fetchall()
@@ -123,11 +135,13 @@ def _notes(conn: Connection, relation: Relation) -> Iterator[str]:
         yield "partitioned: rows go to the partitions that exist, a row without one is refused"
     with conn.cursor(row_factory=tuple_row) as cursor:
         triggers = cursor.execute(
-            "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgenabled <> 'D' ORDER BY 1",
+            "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgenabled <> 'D' "
+            "ORDER BY 1",
             (relation.oid,),
         ).fetchall()
         keys = cursor.execute(
-            "SELECT conname, confrelid::regclass::text, conrelid::regclass::text, conrelid = %(oid)s FROM pg_catalog.pg_constraint "
+            "SELECT conname, confrelid::regclass::text, conrelid::regclass::text, conrelid = %(oid)s FROM "
+            "pg_catalog.pg_constraint "
             "WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s) ORDER BY 1",
             {"oid": relation.oid},
         ).fetchall()
@@ -137,4 +151,4 @@ def _notes(conn: Connection, relation: Relation) -> Iterator[str]:
         if ours:
             yield f"foreign key {name!r}: rows need their counterparts in {referenced}"
         else:
-            yield f"foreign key {name!r} of {referencing} refers to it: rows that are referred to cannot be deleted or truncated"
+            yield f"foreign key {name!r} of {referencing}: rows that it refers to cannot be deleted or truncated"

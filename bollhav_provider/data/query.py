@@ -39,7 +39,8 @@ def write_query(
 ) -> WriteStats:
     """Write one unit's rows with the model's query, as the write mode says.
 
-    The query runs once. Its columns are matched with the target's by name, and a value that an assignment would change without
+    The query runs once. Its columns are matched with the target's by name, and a value that an assignment would
+    change without
     a word (a scale lost, a time of day cut off) is refused; an explicit cast in the query is never questioned.
 
     Args:
@@ -71,7 +72,10 @@ def write_query(
         keyed = model.target.write_mode is WriteMode.UPSERT
         into = stage_of(table) if keyed else name_of(table)
         insert = sql.SQL("INSERT INTO {into} ({columns}) SELECT {select} FROM (\n{body}\n) AS bollhav_query").format(
-            into=escaped(into, conn), columns=escaped(names([column.name for column in columns]), conn), select=escaped(select, conn), body=body
+            into=escaped(into, conn),
+            columns=escaped(names([column.name for column in columns]), conn),
+            select=escaped(select, conn),
+            body=body,
         )
         written = _insert(conn, model, relation, bounds, insert, window, guarded)
         if not keyed:
@@ -121,7 +125,8 @@ def _insert(
             model.full_name,
             column,
             f"({kind}) would get a value that it cannot hold as it is",
-            remedy=f"say in the query how to change it, as in round(...)::{kind}, declare a wider type, or Column(..., allow='round')",
+            remedy=f"say in the query how to change it, as in round(...)::{kind}, declare a wider type, or "
+            "Column(..., allow='round')",
             samples=(value,),
         ) from error
     if bounds is None:
@@ -150,7 +155,8 @@ def _outputs(described: psycopg.Cursor[Any]) -> list[_Output]:
     result = described.pgresult
     assert result is not None
     return [
-        _Output(column.name, column.type_code, result.fmod(number)) for number, column in enumerate(described.description or ())
+        _Output(column.name, column.type_code, result.fmod(number))
+        for number, column in enumerate(described.description or ())
     ]
 
 
@@ -165,7 +171,10 @@ def _assignments(
     """
     seen = [column.name for column in columns]
     if twice := sorted({name for name in seen if seen.count(name) > 1}):
-        raise DataError(f"{model.full_name}: the query gives {', '.join(map(repr, twice))} twice. Remedy: name each column once, with AS.")
+        raise DataError(
+            f"{model.full_name}: the query gives {', '.join(map(repr, twice))} twice. Remedy: name each column once, "
+            "with AS."
+        )
     parts: list[sql.Composable] = []
     guarded: list[str] = []
     problems: list[str] = []

@@ -52,7 +52,10 @@ def frame_of(model: Model, relation: Relation, rows: Sequence[Mapping[str, Any]]
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise RowsRefusedError(
-                model.full_name, "*", f"row {number} is {type(row).__name__}, not a dict", remedy="give dicts of column name and value"
+                model.full_name,
+                "*",
+                f"row {number} is {type(row).__name__}, not a dict",
+                remedy="give dicts of column name and value",
             )
         names.update(dict.fromkeys(row))
     columns: dict[str, pl.Series] = {}
@@ -69,7 +72,11 @@ def _series(model: Model, name: str, target: PhysicalType | None, values: list[A
     rule = rule_of(model, name)
     try:
         if target is not None and target.name in JSON:
-            return pl.Series(name, [_document(model, name, number, value, rule) for number, value in enumerate(values)], dtype=pl.String)
+            return pl.Series(
+                name,
+                [_document(model, name, number, value, rule) for number, value in enumerate(values)],
+                dtype=pl.String,
+            )
         prepared = _unify([_plain(value) for value in values], target)
         return pl.Series(name, prepared, strict=True)
     except _Mixed as problem:
@@ -79,7 +86,10 @@ def _series(model: Model, name: str, target: PhysicalType | None, values: list[A
         ) from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as problem:
         raise RowsRefusedError(
-            model.full_name, name, f"cannot become one column: {problem}", remedy="convert the values in the function to one type"
+            model.full_name,
+            name,
+            f"cannot become one column: {problem}",
+            remedy="convert the values in the function to one type",
         ) from problem
 
 
@@ -105,7 +115,7 @@ def _unify(values: list[Any], target: PhysicalType | None) -> list[Any]:
         _collect(value, number, leaves)
     kinds = set(leaves)
     numeric = target is not None and (target.element or target).name == "numeric"
-    if kinds <= {"int", "Decimal", "float"} and "Decimal" in kinds or kinds == {"int"} and numeric:
+    if (kinds <= {"int", "Decimal", "float"} and "Decimal" in kinds) or (kinds == {"int"} and numeric):
         if "float" in kinds:
             raise _Mixed(leaves)
         # A numeral says every digit, of any number of them, and NaN; the server reads it exactly.
@@ -145,7 +155,10 @@ def _as_float(value: Any, leaves: dict[str, int]) -> float:
 
 
 def _each(values: list[Any], change: Any) -> list[Any]:
-    return [None if value is None else _each(value, change) if isinstance(value, list) else change(value) for value in values]
+    return [
+        None if value is None else _each(value, change) if isinstance(value, list) else change(value)
+        for value in values
+    ]
 
 
 def _document(model: Model, name: str, number: int, value: Any, rule: Rule) -> str | None:
@@ -161,7 +174,9 @@ def _document(model: Model, name: str, number: int, value: Any, rule: Rule) -> s
         if isinstance(item, float) and not math.isfinite(item):
             if math.isnan(item) and rule.allows(NAN_AS_NULL):
                 return None
-            raise refuse("NaN or an infinite number, which JSON cannot", f"replace it in the function, or {option(NAN_AS_NULL)}")
+            raise refuse(
+                "NaN or an infinite number, which JSON cannot", f"replace it in the function, or {option(NAN_AS_NULL)}"
+            )
         if isinstance(item, Mapping):
             if bad := next((key for key in item if not isinstance(key, str)), None):
                 raise refuse(f"the key {bad!r}, which is no text", "make the keys texts in the function")
@@ -174,6 +189,8 @@ def _document(model: Model, name: str, number: int, value: Any, rule: Rule) -> s
             return str(item)
         if item is None or isinstance(item, str | int | float):
             return item
-        raise refuse(f"{type(item).__name__}, which JSON has nothing for", "convert it in the function, for instance to text")
+        raise refuse(
+            f"{type(item).__name__}, which JSON has nothing for", "convert it in the function, for instance to text"
+        )
 
     return json.dumps(clean(value), ensure_ascii=False, allow_nan=False)

@@ -51,7 +51,8 @@ def require_transaction(conn: Connection, model: Model) -> None:
     """
     if conn.info.transaction_status != TransactionStatus.INTRANS and conn.autocommit:
         raise DataError(
-            f"{model.full_name}: writing needs an open transaction, so that the rows and the unit's state are committed together. "
+            f"{model.full_name}: writing needs an open transaction, so that the rows and the unit's state are "
+            "committed together. "
             "Remedy: call it inside `with conn.transaction():`."
         )
 
@@ -75,7 +76,9 @@ def run_all(conn: Connection, statements: Sequence[Statement]) -> list[Cursor]:
     return cursors
 
 
-def look_after(conn: Connection, model: Model, table: TableId, statements: Sequence[Statement]) -> tuple[Relation, list[Cursor]]:
+def look_after(
+    conn: Connection, model: Model, table: TableId, statements: Sequence[Statement]
+) -> tuple[Relation, list[Cursor]]:
     """Execute statements that lock the target, and look it up after them: what is seen stays so until the commit.
 
     Returns:
@@ -89,6 +92,7 @@ def look_after(conn: Connection, model: Model, table: TableId, statements: Seque
     if relation is None or not relation.is_table:
         what = "does not exist" if relation is None else f"is a {relation.kind_name}, which no rows are written to"
         raise SchemaMismatchError(
-            f"{model.full_name}: target {table.full_name} {what}. Remedy: let ensure_target create it, or name another target."
+            f"{model.full_name}: target {table.full_name} {what}. Remedy: let ensure_target create it, or name "
+            "another target."
         )
     return relation, cursors

@@ -14,10 +14,13 @@ from bollhav_provider.exceptions import DataError, SchemaMismatchError
 from bollhav_provider.model import Environment, Model, TableId
 
 
-def create_view(conn: Connection, model: Model, env: Environment, *, tables: Mapping[str, TableId] | None = None) -> bool:
+def create_view(
+    conn: Connection, model: Model, env: Environment, *, tables: Mapping[str, TableId] | None = None
+) -> bool:
     """Create a view or replace its query; call it once its gates are open, since the query's relations must exist.
 
-    A view whose columns changed cannot be replaced: it is dropped and created, with the privileges that were granted on it.
+    A view whose columns changed cannot be replaced: it is dropped and created, with the privileges that were granted
+    on it.
 
     Args:
         conn: the target's connection, in autocommit or in a transaction.
@@ -41,7 +44,8 @@ def create_view(conn: Connection, model: Model, env: Environment, *, tables: Map
         existing = look(conn, table)
         if existing is not None and existing.kind != "v":
             raise SchemaMismatchError(
-                f"{model.full_name}: target {table.full_name} is a {existing.kind_name}, not a view. Remedy: drop it, or name another target."
+                f"{model.full_name}: target {table.full_name} is a {existing.kind_name}, not a view. Remedy: drop "
+                "it, or name another target."
             )
         for statement in ddl.ensure_schema(conn, table):
             conn.execute(statement)
@@ -71,7 +75,8 @@ def _drop(conn: Connection, model: Model, view: Relation) -> None:
         conn.execute(sql.SQL("DROP VIEW {}").format(name_of(view.table)))
     except errors.DependentObjectsStillExist as error:
         raise DataError(
-            f"{model.full_name}: the columns of view {view.table.full_name} changed and it cannot be dropped: {error.diag.message_detail}. "
+            f"{model.full_name}: the columns of view {view.table.full_name} changed and it cannot be dropped: "
+            f"{error.diag.message_detail}. "
             "Remedy: drop what depends on it first, or keep the old columns in place and add new ones at the end."
         ) from error
 
@@ -91,5 +96,6 @@ def _compare(model: Model, view: Relation) -> None:
         problems += [f"column {column.name!r} is not declared" for column in view.columns if column.name not in given]
     if problems:
         raise SchemaMismatchError(
-            f"{model.full_name}: view {view.table.full_name}: {'; '.join(problems)}. Remedy: change the query or the declaration."
+            f"{model.full_name}: view {view.table.full_name}: {'; '.join(problems)}. Remedy: change the query or the "
+            "declaration."
         )

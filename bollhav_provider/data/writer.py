@@ -1,6 +1,7 @@
 """Write one unit's rows into the target, inside the caller's transaction (Semantics: writing).
 
-Modes that replace the window delete it and copy straight into the target; UPSERT goes through a temporary table that ends
+Modes that replace the window delete it and copy straight into the target; UPSERT goes through a temporary table that
+ends
 with the transaction. Beyond the COPY itself a write takes one round trip, an UPSERT two.
 """
 
@@ -46,7 +47,8 @@ def write(conn: Connection, model: Model, env: Environment, unit: Unit, payload:
         model: the declaration.
         env: the environment, whose suffix the target has.
         unit: the window; rows outside it are refused where the target has a partition column.
-        payload: a DataFrame, a LazyFrame, an iterator of frames (one at a time is held), an Arrow table or reader, a list of
+        payload: a DataFrame, a LazyFrame, an iterator of frames (one at a time is held), an Arrow table or reader, a
+        list of
             dicts, or None for no rows. No rows are a valid result and clear the window.
 
     Raises:
@@ -74,7 +76,12 @@ def write(conn: Connection, model: Model, env: Environment, unit: Unit, payload:
 
 
 def prepare(
-    conn: Connection, model: Model, env: Environment, table: TableId, bounds: Bounds | None, also: Sequence[Statement] = ()
+    conn: Connection,
+    model: Model,
+    env: Environment,
+    table: TableId,
+    bounds: Bounds | None,
+    also: Sequence[Statement] = (),
 ) -> tuple[Relation, int, list[Cursor]]:
     """Make room for the rows, as the write mode says, and look the target up: one round trip.
 
@@ -87,7 +94,8 @@ def prepare(
         also: statements to send along, after room was made.
 
     Returns:
-        The target as it is, how many rows of the window were removed, and the cursors of the statements that were sent along.
+        The target as it is, how many rows of the window were removed, and the cursors of the statements that were
+        sent along.
     """
     mode = model.target.write_mode
     if mode is WriteMode.RECREATE:
@@ -100,7 +108,8 @@ def prepare(
         check_key(model, relation)
     elif relation.row_security:
         raise DataError(
-            f"{model.full_name}: row-level security of target {table.full_name} applies to this user, who therefore cannot COPY into it. "
+            f"{model.full_name}: row-level security of target {table.full_name} applies to this user, who therefore "
+            "cannot COPY into it. "
             "Remedy: let the table's owner write, grant the user BYPASSRLS, or use write_mode='upsert'."
         )
     deleted = cursors[0].rowcount if mode is WriteMode.RECREATE_PARTITION else 0
@@ -114,7 +123,8 @@ def _before(conn: Connection, model: Model, table: TableId, bounds: Bounds | Non
         case WriteMode.RECREATE_PARTITION:
             if bounds is None:
                 raise DataError(
-                    f"{model.full_name}: write_mode 'recreate_partition' has no window to replace in a windowless unit. Remedy: use "
+                    f"{model.full_name}: write_mode 'recreate_partition' has no window to replace in a windowless "
+                    "unit. Remedy: use "
                     "write_mode='truncate' to replace the whole table."
                 )
             return [delete_window(conn, table, bounds)]
@@ -138,8 +148,10 @@ def delete_window(conn: Connection, table: TableId, bounds: Bounds) -> Statement
 def make_stage(table: TableId) -> list[Statement]:
     """The statements that make the temporary table for a keyed write."""
     stage = stage_of(table)
-    # Of the target's own types, but without its constraints: a column that is not given stays out of the way. It can be there
-    # already if a unit of this very transaction went before; dropping it would make psycopg forget all prepared statements.
+    # Of the target's own types, but without its constraints: a column that is not given stays out of the way. It can
+    # be there
+    # already if a unit of this very transaction went before; dropping it would make psycopg forget all prepared
+    # statements.
     create = sql.SQL("CREATE TEMP TABLE IF NOT EXISTS {} ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
     return [(create.format(stage, name_of(table)), None), (sql.SQL("DELETE FROM {}").format(stage), None)]
 
@@ -154,7 +166,8 @@ def _planner(model: Model, relation: Relation, bounds: Bounds | None) -> Any:
         if first and given != first[0]:
             differing = ", ".join(sorted(given ^ first[0]))
             raise SchemaMismatchError(
-                f"{model.full_name}: frames of one unit differ in their columns: {differing}. Remedy: give all frames the same columns, "
+                f"{model.full_name}: frames of one unit differ in their columns: {differing}. Remedy: give all "
+                "frames the same columns, "
                 "with nulls where there is no value."
             )
         first.append(given)

@@ -1,4 +1,4 @@
-"""One database for all tests of a module whose tests clean up behind themselves: making one costs more than most tests."""
+"""One database for all tests of a module that clean up themselves: making one costs more than most tests."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+
 """Checks look at the new rows inside the transaction; errors publish nothing, warnings are recorded."""
 
 from __future__ import annotations
@@ -53,16 +54,66 @@ def said(report: data.CheckReport) -> list[str]:
 
 #: the check, rows (id, v, w) that pass, rows that fail, and what is said.
 KINDS: dict[str, tuple[Any, list[tuple[Any, ...]], list[tuple[Any, ...]], str]] = {
-    "not null": (NotNull(["v", "w"]), [(1, 1, "a")], [(1, 1, None), (2, 2, "b")], "not_null(v, w): 1 of 2 rows fail: id=1, v=1, w=None"),
-    "unique": (Unique("v"), [(1, 1, "a"), (2, None, "a"), (3, None, "a")], [(1, 5, ""), (2, 5, "")], "unique(v): 1 value is in several rows: v=5 (2 times)"),
-    "accepted values": (AcceptedValues("w", ["a", "50%"]), [(1, 1, "50%"), (2, 1, None)], [(1, 1, "c")], "accepted_values(w): 1 of 1 rows fail: id=1, w=c"),
-    "accepted numbers": (AcceptedValues("v", [1, 2]), [(1, 2, "")], [(1, 3, "")], "accepted_values(v): 1 of 1 rows fail: id=1, v=3"),
-    "range": (InRange("v", min=0, max=10), [(1, 0, ""), (2, 10, ""), (3, None, "")], [(1, -1, ""), (2, 11, "")], "in_range(v): 2 of 2 rows fail: id=1, v=-1; id=2, v=11"),
-    "at least": (InRange("v", min=0), [(1, 0, "")], [(1, -1, "")], "in_range(v): 1 of 1 rows fail: id=1, v=-1"),
-    "expression": (Expression("v > 0 OR w LIKE 'x%'"), [(1, 1, "a"), (2, -1, "x%"), (3, None, "z")], [(1, -1, "z")], "expression(v > 0 OR w LIKE 'x%'): 1 of 1 rows fail: id=1"),
-    "few rows": (RowCount(min=2), [(1, 1, ""), (2, 2, "")], [(1, 1, "")], "row_count: 1 rows, the least is 2"),
-    "many rows": (RowCount(max=1), [(1, 1, "")], [(1, 1, ""), (2, 1, "")], "row_count: 2 rows, the most is 1"),
-    "relationship": (Relationship("w", "shop.codes", to_column="code"), [(1, 1, "a"), (2, 2, None)], [(1, 1, "b")], "relationship(w): 1 of 1 rows fail: id=1, w=b"),
+    "not null": (
+        NotNull(["v", "w"]),
+        [(1, 1, "a")],
+        [(1, 1, None), (2, 2, "b")],
+        "not_null(v, w): 1 of 2 rows fail: id=1, v=1, w=None",
+    ),
+    "unique": (
+        Unique("v"),
+        [(1, 1, "a"), (2, None, "a"), (3, None, "a")],
+        [(1, 5, ""), (2, 5, "")],
+        "unique(v): 1 value is in several rows: v=5 (2 times)",
+    ),
+    "accepted values": (
+        AcceptedValues("w", ["a", "50%"]),
+        [(1, 1, "50%"), (2, 1, None)],
+        [(1, 1, "c")],
+        "accepted_values(w): 1 of 1 rows fail: id=1, w=c",
+    ),
+    "accepted numbers": (
+        AcceptedValues("v", [1, 2]),
+        [(1, 2, "")],
+        [(1, 3, "")],
+        "accepted_values(v): 1 of 1 rows fail: id=1, v=3",
+    ),
+    "range": (
+        InRange("v", min=0, max=10),
+        [(1, 0, ""), (2, 10, ""), (3, None, "")],
+        [(1, -1, ""), (2, 11, "")],
+        "in_range(v): 2 of 2 rows fail: id=1, v=-1; id=2, v=11",
+    ),
+    "at least": (
+        InRange("v", min=0),
+        [(1, 0, "")],
+        [(1, -1, "")],
+        "in_range(v): 1 of 1 rows fail: id=1, v=-1",
+    ),
+    "expression": (
+        Expression("v > 0 OR w LIKE 'x%'"),
+        [(1, 1, "a"), (2, -1, "x%"), (3, None, "z")],
+        [(1, -1, "z")],
+        "expression(v > 0 OR w LIKE 'x%'): 1 of 1 rows fail: id=1",
+    ),
+    "few rows": (
+        RowCount(min=2),
+        [(1, 1, ""), (2, 2, "")],
+        [(1, 1, "")],
+        "row_count: 1 rows, the least is 2",
+    ),
+    "many rows": (
+        RowCount(max=1),
+        [(1, 1, "")],
+        [(1, 1, ""), (2, 1, "")],
+        "row_count: 2 rows, the most is 1",
+    ),
+    "relationship": (
+        Relationship("w", "shop.codes", to_column="code"),
+        [(1, 1, "a"), (2, 2, None)],
+        [(1, 1, "b")],
+        "relationship(w): 1 of 1 rows fail: id=1, w=b",
+    ),
 }
 
 
@@ -84,7 +135,7 @@ def test_each_kind_of_check(conn: psycopg.Connection[Any], kind: str, mode: str)
 def test_a_failing_check_publishes_nothing(conn: psycopg.Connection[Any]) -> None:
     model = model_of(ID, V, checks=[NotNull("v")])
     data.ensure_target(conn, model, ENV)
-    with pytest.raises(CheckFailedError), conn.transaction():
+    with pytest.raises(CheckFailedError), conn.transaction():  # noqa: PT012
         data.write(conn, model, ENV, WHOLE, [{"id": 1, "v": None}])
         data.run_checks(conn, model, ENV, WHOLE).require_passed()
     assert rows(conn, model) == []
@@ -100,7 +151,9 @@ def test_warnings_do_not_stop_and_are_told_apart(conn: psycopg.Connection[Any]) 
 
 
 def test_up_to_twenty_rows_are_shown(conn: psycopg.Connection[Any]) -> None:
-    report = report_of(conn, model_of(ID, V, checks=[NotNull("v")]), [{"id": number, "v": None} for number in range(50)])
+    report = report_of(
+        conn, model_of(ID, V, checks=[NotNull("v")]), [{"id": number, "v": None} for number in range(50)]
+    )
     assert report.failures[0].count == 50
     assert len(report.failures[0].samples) == 20
 
@@ -156,7 +209,11 @@ def test_the_freshness_of_a_column(conn: psycopg.Connection[Any]) -> None:
     model = model_of(*columns, checks=checks, write_mode="truncate")
     now = dt.datetime.now(dt.UTC)
     assert said(report_of(conn, model, [{"id": 1, "seen": now, "day": now.date()}])) == []
-    report = report_of(conn, model, [{"id": 1, "seen": now - dt.timedelta(hours=2), "day": now.date() - dt.timedelta(days=4)}])
+    report = report_of(
+        conn,
+        model,
+        [{"id": 1, "seen": now - dt.timedelta(hours=2), "day": now.date() - dt.timedelta(days=4)}],
+    )
     assert [text.partition(" is ")[0] for text in said(report)] == [
         "column_freshness(seen): the newest value",
         "column_freshness(day): the newest value",
@@ -176,7 +233,12 @@ def test_a_check_that_cannot_run_names_the_model(conn: psycopg.Connection[Any]) 
 
 
 def test_all_checks_take_one_round_trip(conn: psycopg.Connection[Any], tmp_path: Any) -> None:
-    model = model_of(ID, V, write_mode="upsert", checks=[NotNull("v"), Unique("v"), Unique("id"), InRange("v", min=0), RowCount(min=1)])
+    model = model_of(
+        ID,
+        V,
+        write_mode="upsert",
+        checks=[NotNull("v"), Unique("v"), Unique("id"), InRange("v", min=0), RowCount(min=1)],
+    )
     data.ensure_target(conn, model, ENV)
     with conn.transaction():
         data.write(conn, model, ENV, WHOLE, [{"id": 1, "v": 1}])

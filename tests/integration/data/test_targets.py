@@ -40,7 +40,7 @@ def limited(conn: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
 def test_a_target_has_everything_that_is_declared(conn: psycopg.Connection[Any]) -> None:
     model = model_of(
         Column("day", "date", primary_key=True, partition_on=True),
-        Column("id", "integer", primary_key=True, description="it's 100% \"quoted\""),
+        Column("id", "integer", primary_key=True, description='it\'s 100% "quoted"'),
         Column("code", "varchar(5)", unique=True),
         Column("amount", "numeric(10,2)", nullable=False, default="0"),
         Column("net", "numeric(10,2)", generated="amount * 0.8"),
@@ -52,12 +52,13 @@ def test_a_target_has_everything_that_is_declared(conn: psycopg.Connection[Any])
     report = data.ensure_target(conn, model, ENV)
     assert report.created
     columns = conn.execute(
-        "SELECT attname, format_type(atttypid, atttypmod), attnotnull, col_description(attrelid, attnum) FROM pg_attribute "
+        "SELECT attname, format_type(atttypid, atttypmod), attnotnull, col_description(attrelid, attnum) FROM "
+        "pg_attribute "
         "WHERE attrelid = 'shop.t'::regclass AND attnum > 0 ORDER BY attnum"
     ).fetchall()
     assert columns == [
         ("day", "date", True, None),
-        ("id", "integer", True, "it's 100% \"quoted\""),
+        ("id", "integer", True, 'it\'s 100% "quoted"'),
         ("code", "character varying(5)", False, None),
         ("amount", "numeric(10,2)", True, None),
         ("net", "numeric(10,2)", False, None),
@@ -137,7 +138,7 @@ def test_a_type_that_does_not_exist_is_named(conn: psycopg.Connection[Any]) -> N
 
 
 def test_a_target_can_be_made_inside_a_transaction(conn: psycopg.Connection[Any]) -> None:
-    with pytest.raises(RuntimeError), conn.transaction():
+    with pytest.raises(RuntimeError), conn.transaction():  # noqa: PT012
         data.ensure_target(conn, model_of(ID), ENV)
         raise RuntimeError
     assert conn.execute("SELECT to_regclass('shop.t')").fetchone() == (None,)
@@ -148,7 +149,10 @@ def test_a_target_can_be_made_inside_a_transaction(conn: psycopg.Connection[Any]
 
 def _view(query: str, *columns: Column, **fields: Any) -> Model:
     return Model(
-        target=Target(schema="shop", name="v", columns=columns), materialization=Materialization.VIEW, query=query, **fields
+        target=Target(schema="shop", name="v", columns=columns),
+        materialization=Materialization.VIEW,
+        query=query,
+        **fields,
     )
 
 
@@ -163,20 +167,27 @@ def test_a_view_is_made_and_replaced(conn: psycopg.Connection[Any]) -> None:
     assert rows(conn, view) == [(1, "50%")]
 
 
-def test_a_view_whose_columns_changed_is_dropped_and_made_with_its_grants(conn: psycopg.Connection[Any]) -> None:
+def test_a_view_whose_columns_changed_is_dropped_and_made_with_its_grants(
+    conn: psycopg.Connection[Any],
+) -> None:
     data.create_view(conn, _view("SELECT 1 AS a, 2 AS b"), ENV)
     conn.execute("GRANT SELECT ON shop.v TO PUBLIC")
     assert data.create_view(conn, _view("SELECT 'x' AS a"), ENV) is True
     assert conn.execute("SELECT has_table_privilege('pg_monitor', 'shop.v', 'SELECT')").fetchone() == (True,)
     conn.execute("CREATE VIEW shop.w AS SELECT * FROM shop.v")
-    with pytest.raises(DataError, match="cannot be dropped: view shop.w depends on view shop.v.*Remedy: drop what depends"):
+    with pytest.raises(
+        DataError, match=r"cannot be dropped: view shop.w depends on view shop.v.*Remedy: drop what depends"
+    ):
         data.create_view(conn, _view("SELECT 1 AS z"), ENV)
     assert conn.execute("SELECT * FROM shop.w").fetchall() == [("x",)]
 
 
 def test_a_view_has_to_give_the_declared_columns(conn: psycopg.Connection[Any]) -> None:
     columns = (Column("a", "integer", description="the first"), Column("b", "numeric"))
-    with pytest.raises(SchemaMismatchError, match=r"'b' is declared and the query does not give it; column 'c' is not declared"):
+    with pytest.raises(
+        SchemaMismatchError,
+        match=r"'b' is declared and the query does not give it; column 'c' is not declared",
+    ):
         data.create_view(conn, _view("SELECT 1 AS a, 2 AS c", *columns), ENV)
     with pytest.raises(SchemaMismatchError, match="'a' is declared integer and the query gives bigint"):
         data.create_view(conn, _view("SELECT 1::bigint AS a, 2.0 AS b", *columns), ENV)
@@ -203,7 +214,9 @@ def _runs_after(conn: psycopg.Connection[Any], statements: tuple[str, ...]) -> N
         conn.execute(statement)
 
 
-def test_preflight_gives_the_statements_that_are_missing(conn: psycopg.Connection[Any], limited: psycopg.Connection[Any]) -> None:
+def test_preflight_gives_the_statements_that_are_missing(
+    conn: psycopg.Connection[Any], limited: psycopg.Connection[Any]
+) -> None:
     model = model_of(ID, Column("v", "text"), write_mode="upsert")
     found = data.preflight(limited, model, ENV)
     assert found.grants == (
@@ -242,7 +255,9 @@ def test_what_preflight_asks_for_is_enough_to_write(
         assert data.run_checks(limited, model, ENV, unit).failures == ()
 
 
-def test_preflight_names_what_a_query_may_not_read(conn: psycopg.Connection[Any], limited: psycopg.Connection[Any]) -> None:
+def test_preflight_names_what_a_query_may_not_read(
+    conn: psycopg.Connection[Any], limited: psycopg.Connection[Any]
+) -> None:
     data.ensure_target(conn, model_of(ID, name="source"), ENV)
     target = model_of(ID)
     data.ensure_target(conn, target, ENV)
@@ -258,7 +273,10 @@ def test_preflight_notes_what_changes_a_write(conn: psycopg.Connection[Any]) -> 
         "CREATE TRIGGER look BEFORE INSERT ON shop.t FOR EACH ROW EXECUTE FUNCTION shop.f()"
     )
     notes = data.preflight(conn, model_of(ID), ENV).notes
-    assert notes == ("trigger 'look' fires on writes and may change or drop rows", "foreign key 'fk': rows need their counterparts in shop.t")
+    assert notes == (
+        "trigger 'look' fires on writes and may change or drop rows",
+        "foreign key 'fk': rows need their counterparts in shop.t",
+    )
 
 
 def test_preflight_in_a_suffixed_environment_looks_there(limited: psycopg.Connection[Any]) -> None:

@@ -10,7 +10,20 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from write_helpers import ENV, NOON, SINCE, UNTIL, WHOLE, WINDOW, connect, copying_as, model_of, rows, waits, write
+from write_helpers import (
+    ENV,
+    NOON,
+    SINCE,
+    UNTIL,
+    WHOLE,
+    WINDOW,
+    connect,
+    copying_as,
+    model_of,
+    rows,
+    waits,
+    write,
+)
 
 from bollhav_provider import data
 from bollhav_provider.data import WriteStats
@@ -98,7 +111,7 @@ def test_recreate_makes_the_table_as_it_is_declared_and_keeps_grants(conn: psyco
 def test_recreate_says_what_depends_on_the_table(conn: psycopg.Connection[Any]) -> None:
     model = made(conn, ID, write_mode="recreate")
     conn.execute("CREATE VIEW shop.v AS SELECT * FROM shop.t")
-    with pytest.raises(DataError, match="view shop.v depends on table shop.t.*Remedy: use write_mode='truncate'"):
+    with pytest.raises(DataError, match=r"view shop.v depends on table shop.t.*Remedy: use write_mode='truncate'"):
         write(conn, model, [{"id": 1}])
 
 
@@ -129,7 +142,14 @@ def test_upsert_by_a_key_of_all_columns_only_inserts(conn: psycopg.Connection[An
 
 
 def test_upsert_by_the_models_key_finds_rows_by_it(conn: psycopg.Connection[Any]) -> None:
-    model = made(conn, ID, Column("code", "text", nullable=False), Column("v", "integer"), key=["code"], write_mode="upsert")
+    model = made(
+        conn,
+        ID,
+        Column("code", "text", nullable=False),
+        Column("v", "integer"),
+        key=["code"],
+        write_mode="upsert",
+    )
     write(conn, model, [{"id": 1, "code": "x", "v": 1}])
     write(conn, model, [{"id": 2, "code": "x", "v": 2}])
     assert rows(conn, model) == [(2, "x", 2)]
@@ -147,7 +167,9 @@ def test_duplicate_keys_in_a_batch_are_an_error_that_names_them(conn: psycopg.Co
     assert rows(conn, model) == []
 
 
-def test_duplicate_keys_are_an_error_even_when_the_first_row_changes_nothing(conn: psycopg.Connection[Any]) -> None:
+def test_duplicate_keys_are_an_error_even_when_the_first_row_changes_nothing(
+    conn: psycopg.Connection[Any],
+) -> None:
     model = made(conn, ID, Column("v", "integer"), write_mode="upsert")
     write(conn, model, [{"id": 1, "v": 1}])
     with pytest.raises(DuplicateKeyError):
@@ -157,7 +179,11 @@ def test_duplicate_keys_are_an_error_even_when_the_first_row_changes_nothing(con
 
 def test_an_order_column_decides_between_rows_of_one_key(conn: psycopg.Connection[Any]) -> None:
     model = made(conn, ID, Column("v", "text"), Column("seen", "integer", order_by=True), write_mode="upsert")
-    batch = [{"id": 1, "v": "new", "seen": 2}, {"id": 1, "v": "old", "seen": 1}, {"id": 1, "v": "none", "seen": None}]
+    batch = [
+        {"id": 1, "v": "new", "seen": 2},
+        {"id": 1, "v": "old", "seen": 1},
+        {"id": 1, "v": "none", "seen": None},
+    ]
     assert write(conn, model, batch) == WriteStats(3, 1, 1, 0)
     assert rows(conn, model) == [(1, "new", 2)]
     assert write(conn, model, [{"id": 1, "v": "late", "seen": 1}]).rows_changed == 0
@@ -175,7 +201,7 @@ def test_rows_that_the_order_column_cannot_tell_apart_are_an_error(conn: psycopg
 
 def test_null_keys_are_refused_unless_the_column_opts_in(conn: psycopg.Connection[Any]) -> None:
     model = made(conn, ID, Column("v", "integer"), write_mode="upsert")
-    with pytest.raises(RowsRefusedError, match="'id' .*is a key column but null"):
+    with pytest.raises(RowsRefusedError, match=r"'id' .*is a key column but null"):
         write(conn, model, [{"id": None, "v": 1}])
     if conn.info.server_version < 150000:
         pytest.skip("NULLS NOT DISTINCT came with PostgreSQL 15")
@@ -193,11 +219,16 @@ def test_null_keys_are_refused_unless_the_column_opts_in(conn: psycopg.Connectio
         write(conn, loose, [{"a": None, "v": 2}, {"a": None, "v": 3}])
 
 
-def test_a_key_that_the_table_cannot_look_up_is_refused_before_rows_move(conn: psycopg.Connection[Any]) -> None:
+def test_a_key_that_the_table_cannot_look_up_is_refused_before_rows_move(
+    conn: psycopg.Connection[Any],
+) -> None:
     model = model_of(ID, Column("v", "integer"), write_mode="upsert", on_schema_change="ignore")
     conn.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (id bigint NOT NULL, v integer)")
     conn.execute("CREATE UNIQUE INDEX ON shop.t (id) WHERE id > 0")
-    with pytest.raises(SchemaMismatchError, match=r'no unique index over exactly \("id"\).*CREATE UNIQUE INDEX ON "shop"."t" \("id"\)'):
+    with pytest.raises(
+        SchemaMismatchError,
+        match=r'no unique index over exactly \("id"\).*CREATE UNIQUE INDEX ON "shop"."t" \("id"\)',
+    ):
         write(conn, model, [{"id": 1, "v": 1}])
 
 
@@ -212,7 +243,7 @@ def test_rows_outside_the_window_are_counted_and_shown(conn: psycopg.Connection[
     assert caught.value.samples[0] == "row 1 (id=2) holds 2024-01-02 00:00:00+00:00"
     assert "[2024-01-01T00:00Z, 2024-01-02T00:00Z)" in str(caught.value)
     assert rows(conn, model) == []
-    with pytest.raises(RowsOutsideWindowError, match="row 0 .* holds None"):
+    with pytest.raises(RowsOutsideWindowError, match=r"row 0 .* holds None"):
         write(conn, model, pl.DataFrame({"id": [1], "at": [None]}))
 
 
@@ -229,7 +260,7 @@ def test_nothing_is_committed_but_by_the_caller(conn: psycopg.Connection[Any]) -
     for mode in ("append", "upsert", "truncate", "recreate"):
         model = made(conn, ID, write_mode=mode, name=mode)
         write(conn, model, [{"id": 1}])
-        with pytest.raises(RuntimeError), conn.transaction():
+        with pytest.raises(RuntimeError), conn.transaction():  # noqa: PT012
             data.write(conn, model, ENV, WHOLE, [{"id": 2}])
             raise RuntimeError
         assert rows(conn, model) == [(1,)]
@@ -253,12 +284,15 @@ def test_a_trigger_that_drops_rows_is_noticed(conn: psycopg.Connection[Any]) -> 
 
 def test_what_the_server_refuses_names_model_constraint_and_row(conn: psycopg.Connection[Any]) -> None:
     model = made(conn, ID, Column("of", "bigint"))
-    conn.execute("ALTER TABLE shop.t ADD CONSTRAINT positive CHECK (id > 0), ADD CONSTRAINT fk FOREIGN KEY (of) REFERENCES shop.t")
+    conn.execute(
+        "ALTER TABLE shop.t ADD CONSTRAINT positive CHECK (id > 0), ADD CONSTRAINT fk FOREIGN KEY (of) REFERENCES "
+        "shop.t"
+    )
     with pytest.raises(DataError, match=r"shop\.t: writing: .*positive.*\(row 1, constraint 'positive'\)"):
         write(conn, model, [{"id": 1, "of": None}, {"id": -1, "of": None}])
-    with pytest.raises(DataError, match="constraint 'fk'.*Remedy: load the referenced table first"):
+    with pytest.raises(DataError, match=r"constraint 'fk'.*Remedy: load the referenced table first"):
         write(conn, model, [{"id": 1, "of": 7}])
-    with pytest.raises(DataError, match="constraint 't_pkey'.*Remedy: write with UPSERT"):
+    with pytest.raises(DataError, match=r"constraint 't_pkey'.*Remedy: write with UPSERT"):
         write(conn, model, [{"id": 1, "of": None}, {"id": 1, "of": None}])
 
 
@@ -294,7 +328,8 @@ def test_units_of_one_transaction_can_be_upserted_one_after_the_other(conn: psyc
 
 def test_partitioned_targets_are_written_like_others(conn: psycopg.Connection[Any]) -> None:
     conn.execute(
-        "CREATE SCHEMA shop; CREATE TABLE shop.t (id bigint NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);"
+        "CREATE SCHEMA shop; CREATE TABLE shop.t (id bigint NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (id, at)) "
+        "PARTITION BY RANGE (at);"
         "CREATE TABLE shop.t_2024 PARTITION OF shop.t FOR VALUES FROM ('2024-01-01Z') TO ('2025-01-01Z')"
     )
     for mode in ("recreate_partition", "upsert"):
@@ -304,7 +339,9 @@ def test_partitioned_targets_are_written_like_others(conn: psycopg.Connection[An
         assert [row[0] for row in rows(conn, model)] == [1, 2]
 
 
-def test_a_write_takes_one_round_trip_beyond_copy_and_an_upsert_two(conn: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_a_write_takes_one_round_trip_beyond_copy_and_an_upsert_two(
+    conn: psycopg.Connection[Any], tmp_path: Path
+) -> None:
     def trips(model: Model, payload: Any) -> int:
         unit = WINDOW if model.partition_column else WHOLE
         return waits(conn, tmp_path / "trace", lambda: data.write(conn, model, ENV, unit, payload))
@@ -326,7 +363,9 @@ def test_a_write_takes_one_round_trip_beyond_copy_and_an_upsert_two(conn: psycop
         ("America/Sao_Paulo", "2018-11-04T03:00Z", "2018-11-05T02:00Z", dt.date(2018, 11, 4)),
     ],
 )
-def test_a_local_day_is_one_date(conn: psycopg.Connection[Any], zone: str, since: str, until: str, day: dt.date) -> None:
+def test_a_local_day_is_one_date(
+    conn: psycopg.Connection[Any], zone: str, since: str, until: str, day: dt.date
+) -> None:
     model = made(
         conn,
         Column("day", "date", partition_on=True),
@@ -348,7 +387,10 @@ def test_a_window_that_cuts_a_local_day_is_refused_for_dates(conn: psycopg.Conne
         Column("day", "date", partition_on=True),
         batching=Batch(time=TimeChunking(chunk="@daily", tz="Europe/Berlin")),
     )
-    with pytest.raises(DataError, match=r"'day' \(date\).*does not start and end at local midnights of Europe/Berlin.*timestamptz"):
+    with pytest.raises(
+        DataError,
+        match=r"'day' \(date\).*does not start and end at local midnights of Europe/Berlin.*timestamptz",
+    ):
         write(conn, model, pl.DataFrame({"day": [dt.date(2024, 1, 1)]}), WINDOW)
 
 
@@ -367,31 +409,41 @@ def test_readings_of_a_clock_are_utc_unless_a_zone_is_declared(conn: psycopg.Con
 def test_a_partition_column_of_another_type_is_refused(conn: psycopg.Connection[Any]) -> None:
     conn.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (id bigint PRIMARY KEY, at date)")
     model = model_of(ID, AT, write_mode="append", on_schema_change="ignore")
-    with pytest.raises(SchemaMismatchError, match="partition column 'at' has type date, the model declares timestamp with time zone"):
+    with pytest.raises(
+        SchemaMismatchError,
+        match="partition column 'at' has type date, the model declares timestamp with time zone",
+    ):
         write(conn, model, frame([1]))
 
 
 def test_a_target_that_is_not_there_or_no_table_is_refused(conn: psycopg.Connection[Any]) -> None:
     for mode in ("append", "upsert", "truncate"):
-        with pytest.raises(SchemaMismatchError, match="shop.t.*ensure_target"):
+        with pytest.raises(SchemaMismatchError, match=r"shop.t.*ensure_target"):
             write(conn, model_of(ID, write_mode=mode), [{"id": 1}])
     conn.execute("CREATE SCHEMA shop; CREATE VIEW shop.t AS SELECT 1::bigint AS id")
-    with pytest.raises(DataError, match="shop.t"):
+    with pytest.raises(DataError, match=r"shop.t"):
         write(conn, model_of(ID), [{"id": 1}])
 
 
 def test_row_level_security_is_named(conn: psycopg.Connection[Any]) -> None:
     made(conn, ID)
-    conn.execute("DROP ROLE IF EXISTS limited; CREATE ROLE limited; GRANT USAGE ON SCHEMA shop TO limited; GRANT ALL ON shop.t TO limited")
-    conn.execute("ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY; CREATE POLICY all_rows ON shop.t USING (true) WITH CHECK (true)")
+    conn.execute(
+        "DROP ROLE IF EXISTS limited; CREATE ROLE limited; GRANT USAGE ON SCHEMA shop TO limited; GRANT ALL ON "
+        "shop.t TO limited"
+    )
+    conn.execute(
+        "ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY; CREATE POLICY all_rows ON shop.t USING (true) WITH CHECK (true)"
+    )
     conn.execute("SET ROLE limited")
-    with pytest.raises(DataError, match="row-level security of target shop.t applies.*upsert"):
+    with pytest.raises(DataError, match=r"row-level security of target shop.t applies.*upsert"):
         write(conn, model_of(ID), [{"id": 1}])
     assert write(conn, model_of(ID, write_mode="upsert"), [{"id": 1}]).rows_changed == 1
     conn.execute("RESET ROLE; DROP OWNED BY limited; DROP ROLE limited")
 
 
-def test_concurrent_upserts_of_the_same_keys_neither_fail_nor_lose_rows(conn: psycopg.Connection[Any]) -> None:
+def test_concurrent_upserts_of_the_same_keys_neither_fail_nor_lose_rows(
+    conn: psycopg.Connection[Any],
+) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     model = made(conn, ID, Column("v", "integer"), write_mode="upsert")

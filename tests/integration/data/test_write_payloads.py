@@ -60,7 +60,9 @@ PAYLOADS: dict[str, Any] = {
     "tuple of dicts": lambda: tuple(FRAME.to_dicts()),
     "generator of dicts": lambda: (row for row in FRAME.to_dicts()),
     "generator of lists of dicts": lambda: iter([FRAME.to_dicts()[:2], FRAME.to_dicts()[2:]]),
-    "frames whose types differ": lambda: iter([FRAME[:1].cast({"id": pl.Int8}), FRAME[1:2].with_columns(v=None), FRAME[2:]]),
+    "frames whose types differ": lambda: iter(
+        [FRAME[:1].cast({"id": pl.Int8}), FRAME[1:2].with_columns(v=None), FRAME[2:]]
+    ),
 }
 
 
@@ -73,11 +75,13 @@ def test_every_kind_of_payload_is_written(conn: psycopg.Connection[Any], model: 
 
 @pytest.mark.parametrize("payload", ["text", 5, {"id": 1}, [1, 2], iter(["x"]), object()], ids=type)
 def test_anything_else_is_refused_with_what_is_taken(conn: psycopg.Connection[Any], model: Model, payload: Any) -> None:
-    with pytest.raises(DataError, match="shop.t: .*a polars DataFrame or LazyFrame.*list of dicts"):
+    with pytest.raises(DataError, match=r"shop.t: .*a polars DataFrame or LazyFrame.*list of dicts"):
         write(conn, model, payload)
 
 
-def test_frames_of_a_generator_are_pulled_one_by_one_in_the_callers_thread(conn: psycopg.Connection[Any], model: Model) -> None:
+def test_frames_of_a_generator_are_pulled_one_by_one_in_the_callers_thread(
+    conn: psycopg.Connection[Any], model: Model
+) -> None:
     import gc
     import threading
     import weakref
@@ -100,7 +104,9 @@ def test_frames_of_a_generator_are_pulled_one_by_one_in_the_callers_thread(conn:
     assert most <= 4  # the one being sent, the one encoded ahead, and what the loop still holds
 
 
-def test_an_error_in_a_generator_passes_as_it_is_and_leaves_nothing(conn: psycopg.Connection[Any], model: Model) -> None:
+def test_an_error_in_a_generator_passes_as_it_is_and_leaves_nothing(
+    conn: psycopg.Connection[Any], model: Model
+) -> None:
     def frames() -> Iterator[pl.DataFrame]:
         yield FRAME
         raise ZeroDivisionError("mine")
@@ -122,9 +128,17 @@ def test_all_rows_count_for_the_type_of_a_column(conn: psycopg.Connection[Any]) 
 
 PYTHON: dict[str, tuple[str, list[Any], list[Any]]] = {
     "integers of any size": ("numeric", [1, 2**70, None], [Decimal(1), Decimal(2**70), None]),
-    "decimals of any scale": ("numeric", [Decimal("1.10"), Decimal("2.345"), 3], [Decimal("1.10"), Decimal("2.345"), Decimal(3)]),
+    "decimals of any scale": (
+        "numeric",
+        [Decimal("1.10"), Decimal("2.345"), 3],
+        [Decimal("1.10"), Decimal("2.345"), Decimal(3)],
+    ),
     "decimals into integer": ("integer", [Decimal("7.0"), 8], [7, 8]),
-    "dicts of different keys": ("jsonb", [{"a": 1}, {"b": [2, {"c": None}]}, None, [1, "x"], 5, True], [{"a": 1}, {"b": [2, {"c": None}]}, None, [1, "x"], 5, True]),
+    "dicts of different keys": (
+        "jsonb",
+        [{"a": 1}, {"b": [2, {"c": None}]}, None, [1, "x"], 5, True],
+        [{"a": 1}, {"b": [2, {"c": None}]}, None, [1, "x"], 5, True],
+    ),
     "values inside JSON": (
         "jsonb",
         [{"d": dt.date(2024, 1, 1), "n": Decimal("1.10"), "u": UUID(int=1), "e": Colour.RED, "t": ("x",)}],
@@ -135,10 +149,17 @@ PYTHON: dict[str, tuple[str, list[Any], list[Any]]] = {
     "enum members": ("text", [Colour.RED], ["red"]),
     "datetimes of several zones": (
         "timestamptz",
-        [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))],
+        [
+            dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+            dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+        ],
         [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2023, 12, 31, 22, tzinfo=dt.UTC)],
     ),
-    "dates, times and durations": ("interval", [dt.timedelta(days=1, microseconds=1)], [dt.timedelta(days=1, microseconds=1)]),
+    "dates, times and durations": (
+        "interval",
+        [dt.timedelta(days=1, microseconds=1)],
+        [dt.timedelta(days=1, microseconds=1)],
+    ),
     "lists and sets": ("integer[]", [[1, None], (2,), set()], [[1, None], [2], []]),
     "lists of integers and floats": ("double precision[]", [[1], [1.5]], [[1.0], [1.5]]),
     "lists of decimals": ("numeric[]", [[Decimal("1.5"), 2]], [[Decimal("1.5"), Decimal(2)]]),
@@ -163,10 +184,18 @@ MIXED: dict[str, tuple[str, list[Any], str]] = {
         [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 1)],
         r"mixes datetime \(row 0\) and naive datetime \(row 1\)",
     ),
-    "date and datetime": ("date", [dt.date(2024, 1, 1), dt.datetime(2024, 1, 1)], "mixes date .* and naive datetime"),
+    "date and datetime": (
+        "date",
+        [dt.date(2024, 1, 1), dt.datetime(2024, 1, 1)],
+        "mixes date .* and naive datetime",
+    ),
     "a large integer and a float": ("double precision", [2**53 + 1, 0.5], "mixes int .* and float"),
     "decimal and float": ("numeric", [Decimal("1.1"), 0.1], "mixes Decimal .* and float"),
-    "NaN inside JSON": ("jsonb", [{"a": float("nan")}], r"holds NaN or an infinite number, which JSON cannot \(row 0\).*nan_as_null"),
+    "NaN inside JSON": (
+        "jsonb",
+        [{"a": float("nan")}],
+        r"holds NaN or an infinite number, which JSON cannot \(row 0\).*nan_as_null",
+    ),
     "keys that are no text": ("jsonb", [{1: 2}], r"holds the key 1, which is no text \(row 0\)"),
     "an object inside JSON": ("jsonb", [{"a": object()}], r"holds object, which JSON has nothing for"),
     "an object": ("text", [object()], "Python objects"),

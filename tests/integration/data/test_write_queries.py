@@ -1,4 +1,4 @@
-"""SQL models: the query runs inside PostgreSQL, in every write mode, by name, and without losing a digit in an assignment."""
+"""SQL models: the query runs inside PostgreSQL, in every write mode, by name, and no assignment loses a digit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ AT = Column("at", "timestamptz", partition_on=True)
 @pytest.fixture
 def conn(module_db: str) -> Iterator[psycopg.Connection[Any]]:
     with connect(module_db) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS shop CASCADE; CREATE SCHEMA shop; CREATE TABLE shop.src (id bigint, at timestamptz, v text)")
+        connection.execute(
+            "DROP SCHEMA IF EXISTS shop CASCADE; CREATE SCHEMA shop; CREATE TABLE shop.src (id bigint, at "
+            "timestamptz, v text)"
+        )
         connection.execute("INSERT INTO shop.src VALUES (1, %s, 'a'), (2, %s, 'b'), (3, %s, 'c')", [NOON, NOON, UNTIL])
         yield connection
 
@@ -82,7 +85,7 @@ def test_a_query_replaces_the_table(conn: psycopg.Connection[Any], mode: str) ->
 
 
 def test_a_query_may_read_the_rows_that_its_upsert_changes(conn: psycopg.Connection[Any]) -> None:
-    query = "SELECT 1::bigint AS id, coalesce(max(v), 0)::integer + 1 AS v FROM shop.t, (SELECT 1 FROM {src} LIMIT 1) AS one"
+    query = "SELECT 1::bigint AS id, coalesce(max(v), 0)::integer + 1 AS v FROM shop.t, (SELECT 1 FROM {src} LIMIT 1) x"
     model = sql_model(query, ID, Column("v", "integer"), write_mode="upsert")
     for expected in (1, 2, 3):
         run(conn, model)
@@ -91,7 +94,9 @@ def test_a_query_may_read_the_rows_that_its_upsert_changes(conn: psycopg.Connect
 
 def test_columns_are_matched_by_name_and_problems_are_named(conn: psycopg.Connection[Any]) -> None:
     model = sql_model("SELECT v AS name, id FROM {src}", ID, Column("v", "text"), write_mode="truncate")
-    with pytest.raises(SchemaMismatchError, match=r"query's rows have column 'name' that the target lacks.*lack column 'v'"):
+    with pytest.raises(
+        SchemaMismatchError, match=r"query's rows have column 'name' that the target lacks.*lack column 'v'"
+    ):
         run(conn, model)
     with pytest.raises(DataError, match="the query gives 'id' twice"):
         run(conn, model.replace(query="SELECT id, id, v FROM {src}"))
@@ -108,10 +113,19 @@ def test_a_query_that_is_wrong_says_what_postgresql_says(conn: psycopg.Connectio
 def test_rows_outside_the_window_are_counted(conn: psycopg.Connection[Any]) -> None:
     for mode in ("append", "recreate_partition", "upsert"):
         model = sql_model("SELECT id, at FROM {src} WHERE at >= %(since)s", ID, AT, write_mode=mode, name=mode)
-        with pytest.raises(RowsOutsideWindowError, match=r"'at' lies outside the window \[2024-01-01T00:00Z.*\(1 row\): 2024-01-02 00:00:00\+00"):
+        with pytest.raises(
+            RowsOutsideWindowError,
+            match=r"'at' lies outside the window \[2024-01-01T00:00Z.*\(1 row\): 2024-01-02 00:00:00\+00",
+        ):
             run(conn, model)
         assert rows(conn, model) == []
-    nulls = sql_model("SELECT id, NULL::timestamptz AS at FROM {src} WHERE %(since)s < now()", ID, AT, write_mode="append", name="nulls")
+    nulls = sql_model(
+        "SELECT id, NULL::timestamptz AS at FROM {src} WHERE %(since)s < now()",
+        ID,
+        AT,
+        write_mode="append",
+        name="nulls",
+    )
     with pytest.raises(RowsOutsideWindowError, match=r"\(3 rows\)"):
         run(conn, nulls)
 
@@ -151,7 +165,10 @@ def test_awkward_names_in_a_query_model(conn: psycopg.Connection[Any]) -> None:
         Column("Select", "text"),
         name='T%"able',
         write_mode="upsert",
-        checks=[{"kind": "not_null", "columns": ["50%", "%s"]}, {"kind": "expression", "sql": "\"Select\" NOT LIKE 'z%'"}],
+        checks=[
+            {"kind": "not_null", "columns": ["50%", "%s"]},
+            {"kind": "expression", "sql": "\"Select\" NOT LIKE 'z%'"},
+        ],
     )
     data.ensure_target(conn, model, ENV)
     with conn.transaction():
@@ -194,7 +211,11 @@ ASSIGNMENTS: dict[str, tuple[str, str, str | None, Any]] = {
 @pytest.mark.parametrize("case", ASSIGNMENTS)
 def test_assignments_that_would_change_a_value_are_refused(conn: psycopg.Connection[Any], case: str) -> None:
     expression, declared, message, expected = ASSIGNMENTS[case]
-    model = sql_model(f"SELECT {expression} AS v FROM {{src}} WHERE id = 1 GROUP BY id", Column("v", declared), write_mode="truncate")
+    model = sql_model(
+        f"SELECT {expression} AS v FROM {{src}} WHERE id = 1 GROUP BY id",  # noqa: S608
+        Column("v", declared),
+        write_mode="truncate",
+    )
     if message is not None:
         with pytest.raises(DataError, match=message) as caught:
             run(conn, model)
@@ -202,15 +223,27 @@ def test_assignments_that_would_change_a_value_are_refused(conn: psycopg.Connect
         return
     run(conn, model)
     (found,) = rows(conn, model)[0]
-    assert (found.is_nan() and expected.is_nan()) if isinstance(found, Decimal) and found.is_nan() else found == expected
+    assert (
+        (found.is_nan() and expected.is_nan()) if isinstance(found, Decimal) and found.is_nan() else found == expected
+    )
 
 
 def test_rounding_in_an_assignment_can_be_allowed(conn: psycopg.Connection[Any]) -> None:
-    model = sql_model("SELECT 1.239 AS v FROM {src}", Column("v", "numeric(10,2)", allow="round"), write_mode="truncate")
+    model = sql_model(
+        "SELECT 1.239 AS v FROM {src}", Column("v", "numeric(10,2)", allow="round"), write_mode="truncate"
+    )
     run(conn, model)
     assert rows(conn, model, "DISTINCT v") == [(Decimal("1.24"),)]
     with pytest.raises(RowsRefusedError) as caught:
-        run(conn, sql_model("SELECT 1 AS a, 1.239 AS v FROM {src}", Column("a", "integer"), Column("v", "numeric(10,2)"), name="u"))
+        run(
+            conn,
+            sql_model(
+                "SELECT 1 AS a, 1.239 AS v FROM {src}",
+                Column("a", "integer"),
+                Column("v", "numeric(10,2)"),
+                name="u",
+            ),
+        )
     assert (caught.value.column, caught.value.samples) == ("v", ("1.239",))
 
 

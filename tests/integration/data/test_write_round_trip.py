@@ -27,7 +27,11 @@ NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59,
 AWARE = NAIVE.map(lambda value: value.replace(tzinfo=dt.UTC))
 FLOATS = st.floats(width=64)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT | st.integers(-(10**6), 10**6).map(lambda value: value / 64 or 0.0),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | TEXT
+    | st.integers(-(10**6), 10**6).map(lambda value: value / 64 or 0.0),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
@@ -61,10 +65,18 @@ CASES: dict[str, tuple[str, Any, st.SearchStrategy[Any]]] = {
     "blob": ("bytea", pl.Binary, st.binary(max_size=9)),
     "day": ("date", pl.Date, DATES),
     "at": ("timestamptz", pl.Datetime("us", "Europe/Berlin"), AWARE),
-    "at_ms": ("timestamptz", pl.Datetime("ms", "UTC"), AWARE.map(lambda v: v.replace(microsecond=v.microsecond // 1000 * 1000))),
+    "at_ms": (
+        "timestamptz",
+        pl.Datetime("ms", "UTC"),
+        AWARE.map(lambda v: v.replace(microsecond=v.microsecond // 1000 * 1000)),
+    ),
     "clock": ("timestamp", pl.Datetime("us"), NAIVE),
     "tod": ("time", pl.Time, st.times()),
-    "span": ("interval", pl.Duration("us"), st.timedeltas(dt.timedelta(days=-(10**6)), dt.timedelta(days=10**6))),
+    "span": (
+        "interval",
+        pl.Duration("us"),
+        st.timedeltas(dt.timedelta(days=-(10**6)), dt.timedelta(days=10**6)),
+    ),
     "uid": ("uuid", pl.String, st.uuids().map(str)),
     "uid_raw": ("uuid", pl.Binary, st.uuids().map(lambda value: value.bytes)),
     "doc": ("jsonb", pl.String, JSON.map(json.dumps)),
@@ -97,11 +109,17 @@ CASES: dict[str, tuple[str, Any, st.SearchStrategy[Any]]] = {
     "grid": (
         "integer[]",
         pl.List(pl.List(pl.Int32)),
-        st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(st.none() | integers(32), min_size=n, max_size=n), max_size=3)),
+        st.integers(1, 3).flatmap(
+            lambda n: st.lists(st.lists(st.none() | integers(32), min_size=n, max_size=n), max_size=3)
+        ),
     ),
     "pair": ("smallint[]", pl.Array(pl.Int16, 2), st.lists(integers(16), min_size=2, max_size=2)),
     "tods": ("time[]", pl.List(pl.Time), st.lists(st.none() | st.times(), max_size=3)),
-    "spans": ("interval[]", pl.List(pl.Duration("us")), st.lists(st.timedeltas(dt.timedelta(days=-9), dt.timedelta(days=9)), max_size=3)),
+    "spans": (
+        "interval[]",
+        pl.List(pl.Duration("us")),
+        st.lists(st.timedeltas(dt.timedelta(days=-9), dt.timedelta(days=9)), max_size=3),
+    ),
     "moods": ("shop.mood[]", pl.List(pl.String), st.lists(st.sampled_from(["sad", "so so"]), max_size=3)),
     "docs": ("jsonb[]", pl.List(pl.String), st.lists(JSON.map(json.dumps), max_size=3)),
 }
@@ -136,7 +154,9 @@ def expected(name: str, value: Any) -> Any:
 def same(one: Any, other: Any) -> bool:
     """Equality in which NaN equals NaN and -0.0 is not 0.0."""
     if isinstance(one, float) and isinstance(other, float):
-        return (math.isnan(one) and math.isnan(other)) or (one == other and math.copysign(1, one) == math.copysign(1, other))
+        return (math.isnan(one) and math.isnan(other)) or (
+            one == other and math.copysign(1, one) == math.copysign(1, other)
+        )
     if isinstance(one, Decimal) and isinstance(other, Decimal):
         return (one.is_nan() and other.is_nan()) or one == other
     if isinstance(one, list) and isinstance(other, list):
@@ -151,7 +171,9 @@ def _read(name: str) -> str:
 
 def _columns(names: list[str], mode: str) -> list[Column]:
     key = [Column("key", "bigint", primary_key=True)]
-    window = [Column("window_at", "timestamptz", partition_on=True, nullable=False)] if mode == "recreate_partition" else []
+    window = (
+        [Column("window_at", "timestamptz", partition_on=True, nullable=False)] if mode == "recreate_partition" else []
+    )
     return [*key, *window, *(Column(name, CASES[name][0]) for name in names)]
 
 
@@ -177,7 +199,10 @@ def test_random_values_of_every_type_come_back_equal(db: str, mode: str, kind: s
             frame = pl.DataFrame(
                 [
                     pl.Series("key", range(start, used), dtype=pl.Int64),
-                    *(pl.Series(name, [r[name] for r in given_rows], dtype=CASES[name][1], strict=True) for name in names),
+                    *(
+                        pl.Series(name, [r[name] for r in given_rows], dtype=CASES[name][1], strict=True)
+                        for name in names
+                    ),
                     *([pl.Series("window_at", [NOON] * len(given_rows))] if mode == "recreate_partition" else []),
                 ]
             )
@@ -204,7 +229,10 @@ def test_types_that_binary_copy_can_carry_use_it(name: str) -> None:
     from bollhav_provider.data.types import PhysicalType
     from bollhav_provider.data.values import Rule
 
-    kinds = {"shop.mood": PhysicalType(1, "mood", kind="e", labels=("sad",)), "shop.price": PhysicalType(1700, "numeric")}
+    kinds = {
+        "shop.mood": PhysicalType(1, "mood", kind="e", labels=("sad",)),
+        "shop.price": PhysicalType(1700, "numeric"),
+    }
     declared, dtype, _ = CASES[name]
     target = kinds.get(declared) or _physical(declared)
     frame_type = dtype if isinstance(dtype, pl.DataType) else dtype()
@@ -215,7 +243,8 @@ def _physical(declared: str) -> Any:
     from bollhav_provider.data.types import PhysicalType
 
     internal = {
-        "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4", "double precision": "float8", "boolean": "bool",
+        "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
+        "double precision": "float8", "boolean": "bool",
     }  # fmt: skip
     base = declared.removesuffix("[]").partition("(")[0]
     element = PhysicalType(1, internal.get(base, base))

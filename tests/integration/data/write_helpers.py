@@ -56,7 +56,7 @@ def write(conn: psycopg.Connection[Any], model: Model, payload: Any, unit: Unit 
 
 def rows(conn: psycopg.Connection[Any], model: Model, columns: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
     """What the target holds."""
-    statement = f"SELECT {columns} FROM {{}} ORDER BY {order}"
+    statement = f"SELECT {columns} FROM {{}} ORDER BY {order}"  # noqa: S608
     return conn.execute(sql.SQL(statement).format(sql.Identifier(model.target.schema, model.target.name))).fetchall()
 
 
@@ -82,6 +82,9 @@ def waits(conn: psycopg.Connection[Any], trace: Path, work: Callable[[], object]
             conn.pgconn.trace(file.fileno())
             work()
             conn.pgconn.untrace()
-    messages = [line.split("\t")[1:4:2] for line in trace.read_text(errors="replace").splitlines() if line.count("\t") > 2]
-    # What ends a batch of messages and is answered: a statement by itself, the end of a pipeline, the end of COPY's rows.
+    messages = [
+        line.split("\t")[1:4:2] for line in trace.read_text(errors="replace").splitlines() if line.count("\t") > 2
+    ]
+    # What ends a batch of messages and is answered: a statement by itself, the end of a pipeline, the end of COPY's
+    # rows.
     return sum(sender == "F" and message in ("Query", "Sync", "CopyDone") for sender, message in messages)
