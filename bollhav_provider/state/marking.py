@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.state import flexible
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
@@ -77,11 +78,15 @@ def mark_applied(
 
     Returns:
         How many units are marked.
+
+    Raises:
+        StateError: a window is none of a fixed model's grid, or a windowless model is given one.
     """
     ref = StateRef.of(model, env)
     wanted = list(units)
     if not wanted:
         return 0
+    _check(model, wanted)
     log.warning(
         "%s: %d unit(s) are marked applied without being run, by %s: %s. Nothing checks that the data are there.",
         ref.full_name, len(wanted), run.who or "an unknown account", reason or "no reason given",
@@ -114,6 +119,23 @@ def mark_applied(
             count += _mark_whole(conn, model, ref, values)
         conn.execute("SELECT pg_notify(%s, %s)", (ref.schema, ref.table))
     return count
+
+
+def _check(model: Model, units: list[Unit]) -> None:
+    for unit in units:
+        if unit.windowless != model.is_windowless:
+            kind = "one windowless unit" if model.is_windowless else "windows"
+            raise StateError(
+                f"{model.full_name}: {unit.label} cannot be marked applied: the model has {kind}."
+            )
+        if unit.window is None or model.is_flexible or model.grid is None:
+            continue
+        if not model.grid.is_cell(unit.window):
+            raise StateError(
+                f"{model.full_name}: {unit.label} cannot be marked applied: it is no window of the grid "
+                f"{model.grid}; the one that its start lies in is {model.grid.cell(unit.window.since)}. Two grains "
+                "in one state table cannot be told apart."
+            )
 
 
 def _mark_whole(conn: Conn, model: Model, ref: StateRef, values: dict[str, Any]) -> int:

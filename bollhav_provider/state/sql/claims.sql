@@ -23,7 +23,8 @@ $$;
 -- The locks are only looked at, never taken: a look must not get into anybody's way.
 CREATE OR REPLACE FUNCTION @schema@.in_work_@digest@(
   p_lease_until timestamptz, p_full_name text, p_since timestamptz, p_until timestamptz, p_windowless boolean)
-RETURNS boolean LANGUAGE plpgsql VOLATILE COST 1000 AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE COST 1000
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   k bigint;
 BEGIN
@@ -39,7 +40,7 @@ END $$;
 -- The advisory lock of a unit, given back at the end of this transaction. Unlocking at once would let another
 -- implementation in before our commit is visible: the lock is first taken a second time by the transaction.
 CREATE OR REPLACE FUNCTION @schema@.hand_back_lock_@digest@(p_lock_pid integer, p_key text, p_model_key text)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF p_lock_pid IS DISTINCT FROM pg_backend_pid() THEN
     RETURN;    -- taken by another session (or by none): it ends with that session, or by its own unlock
@@ -65,7 +66,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim_@digest@(
   p_owner text, p_lease interval, p_run_id uuid, p_who text, p_dag_id text, p_airflow_run_id text, p_task_id text,
   p_try_number integer, p_client_pid integer, p_locks text)
 RETURNS TABLE (outcome text, id bigint, attempt bigint, lease_until timestamptz, lock_pid integer, detail text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rel text := format('%I.%I', @schema_literal@, p_table);
   per_session boolean := p_locks = 'on' OR (p_locks = 'auto' AND p_client_pid = pg_backend_pid());
@@ -192,7 +193,7 @@ END $$;
 -- Extend a lease that is still held. Returns the new expiry, or no row.
 CREATE OR REPLACE FUNCTION @schema@.renew_@digest@(
   p_table text, p_id bigint, p_attempt bigint, p_owner text, p_lease interval, p_run_id uuid, p_model_key text)
-RETURNS timestamptz LANGUAGE plpgsql AS $$
+RETURNS timestamptz LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   expires timestamptz;
 BEGIN
@@ -218,7 +219,7 @@ CREATE OR REPLACE FUNCTION @schema@.finish_@digest@(
   p_duration interval, p_content_hash text, p_details jsonb,
   p_run_id uuid, p_since timestamptz, p_until timestamptz, p_error_type text, p_error_message text, p_traceback text)
 RETURNS TABLE (held boolean, applied_at timestamptz, status text, owner text, attempt bigint, lease_until timestamptz)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rel text := format('%I.%I', @schema_literal@, p_table);
   done record;

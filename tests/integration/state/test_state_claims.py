@@ -26,7 +26,7 @@ from state_support import (
 )
 
 from bollhav_provider import state
-from bollhav_provider.exceptions import ConfigurationError, LeaseLostError, ModelLockedError
+from bollhav_provider.exceptions import ConfigurationError, LeaseLostError, ModelLockedError, StateError
 from bollhav_provider.intervals import WHOLE
 
 DAY = unit("01-03", "01-04")
@@ -378,6 +378,19 @@ def test_marking_applied_records_who_and_why_and_fences_the_worker(
     with pytest.raises(LeaseLostError), conn.transaction():
         state.apply(conn, worker)
     assert state.mark_applied(conn, timeless(), ENV, [], RUN) == 0
+
+
+def test_a_window_that_is_none_of_the_grid_cannot_be_marked(conn: Conn) -> None:
+    model = daily()
+    ref = set_up(conn, model)
+    hour = unit("2024-01-03T05:00Z", "2024-01-03T06:00Z")
+    with pytest.raises(StateError, match="it is no window of the grid @daily in UTC"):
+        state.mark_applied(conn, model, ENV, [DAY, hour], RUN)
+    with pytest.raises(StateError, match="the model has windows"):
+        state.mark_applied(conn, model, ENV, [WHOLE], RUN)
+    with pytest.raises(StateError, match="the model has one windowless unit"):
+        state.mark_applied(conn, timeless(), ENV, [DAY], RUN)
+    assert count(conn, ref, "applied") == 0
 
 
 def test_marking_a_timeless_model(conn: Conn) -> None:
