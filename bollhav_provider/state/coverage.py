@@ -1,4 +1,4 @@
-"""Coverage: the islands of a model's applied time, kept by triggers whoever writes the state rows.
+"""Coverage: the islands of a model's applied time and their age, kept by triggers whoever writes the state rows.
 
 Gates and gap filling read one row per gap-free island instead of the rows below it. :func:`install` keeps the
 islands of a state table from then on, ours or another implementation's; where that is not allowed, gates read the
@@ -32,11 +32,9 @@ _LOCK_TIMEOUT = "2s"
 #: Above this size of a table its indexes are built without blocking its writers.
 _SMALL_BYTES = 16 * 1024 * 1024
 
-#: What gates want of a state table: (suffix of the index's name, definition).
-_INDEXES: tuple[tuple[str, str], ...] = (
-    ("outstanding", "(since) INCLUDE (until) WHERE status <> 'applied'"),
-    ("loaded", "(applied_at NULLS FIRST) WHERE status = 'applied'"),
-)
+#: What gates and the search for work want of a state table: the outstanding rows in order of time, flat in the number
+#: of applied ones.
+_OUTSTANDING = "(since) INCLUDE (until) WHERE status <> 'applied'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +46,20 @@ class Differences:
         kept: whether all triggers that keep the islands are in force.
         false_coverage: covered by the islands, by no applied row. Gates open that should be shut.
         false_gaps: covered by applied rows, by no island. Gates stay shut that should be open.
+        false_ages: blocks of time whose kept ages are not those of their rows. Freshness is judged wrongly.
     """
 
     used: bool
     kept: bool
     false_coverage: IntervalSet
     false_gaps: IntervalSet
+    false_ages: int = 0
 
     @property
     def right(self) -> bool:
         """Whether gates can rely on what they read, now and later; if not, :func:`install` and :func:`rebuild`."""
-        return not self.used or (self.kept and not self.false_coverage and not self.false_gaps)
+        wrong = self.false_coverage or self.false_gaps or self.false_ages
+        return not self.used or (self.kept and not wrong)
 
 
 def install(conn: Conn, ref: StateRef) -> bool:
@@ -131,24 +132,30 @@ def truth(conn: Conn, ref: StateRef) -> IntervalSet:
 
 
 def verify(conn: Conn, ref: StateRef) -> Differences:
-    """Compare the islands with the rows, in one snapshot. Reads every row."""
+    """Compare what is kept with the rows, in one snapshot. Reads every row."""
     query = sql.SQL(
         "SELECT u.used, {kept}(to_regclass(%(table)s)), "
-        "       CASE WHEN u.used THEN i.islands - t.truth END, CASE WHEN u.used THEN t.truth - i.islands END "
+        "       CASE WHEN u.used THEN i.islands - t.truth END, CASE WHEN u.used THEN t.truth - i.islands END, "
+        "       CASE WHEN u.used THEN a.wrong ELSE 0 END "
         "FROM (SELECT EXISTS (SELECT FROM {head} h WHERE h.state = to_regclass(%(table)s) "
         "                     AND h.name = h.state::text) AS used) u, "
         "     (SELECT coalesce(range_agg(tstzrange(since, until)), '{{}}') AS islands FROM {coverage} "
         "       WHERE state = to_regclass(%(table)s)) i, "
-        "     (SELECT {truth}(to_regclass(%(table)s)) AS truth) t"
+        "     (SELECT {truth}(to_regclass(%(table)s)) AS truth) t, "
+        "     (SELECT count(*) AS wrong FROM {true_loads}(to_regclass(%(table)s)) t "
+        "        FULL JOIN (SELECT * FROM {loads} WHERE state = to_regclass(%(table)s)) l USING (wide, block) "
+        "       WHERE (t.oldest, t.newest) IS DISTINCT FROM (l.oldest, l.newest)) a"
     ).format(
         kept=_function(ref, "kept"),
         truth=_function(ref, "truth"),
+        true_loads=_function(ref, "true_loads"),
         head=sql.Identifier(ref.schema, "coverage_head"),
         coverage=sql.Identifier(ref.schema, "coverage"),
+        loads=sql.Identifier(ref.schema, "coverage_loads"),
     )
     row = conn.execute(query, {"table": _literal(ref)}).fetchone()
     assert row is not None
-    return Differences(bool(row[0]), bool(row[1]), _set(row[2]), _set(row[3]))
+    return Differences(bool(row[0]), bool(row[1]), _set(row[2]), _set(row[3]), int(row[4]))
 
 
 def rebuild(conn: Conn, ref: StateRef) -> bool:
@@ -170,11 +177,10 @@ def forget_dropped(conn: Conn, env: Environment) -> int:
         sql.SQL("DELETE FROM {} t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.state)").format(
             sql.Identifier(env.state_schema, table)
         )
-        for table in ("coverage", "coverage_head")
+        for table in ("coverage", "coverage_loads", "coverage_head")
     ]
     with conn.transaction():
-        conn.execute(statements[0])
-        return conn.execute(statements[1]).rowcount
+        return [conn.execute(statement).rowcount for statement in statements][-1]
 
 
 def _keep(conn: Conn, ref: StateRef) -> bool:
@@ -206,40 +212,25 @@ def _keep(conn: Conn, ref: StateRef) -> bool:
 
 
 def _index(conn: Conn, ref: StateRef, size: int, present: list[str]) -> None:
-    for name, definition in _INDEXES:
-        if any(_serves(name, have) for have in present):
-            continue
-        # the name of an index is unique in its schema; a state table's name ends in a digest
-        index_name = f"{name}_{ref.table[-45:]}"
-        index = sql.Identifier(index_name)
-        concurrently = raw("" if size < _SMALL_BYTES else "CONCURRENTLY")
-        statement = sql.SQL("CREATE INDEX {} {} ON {} {}").format(
-            concurrently, index, ref.ident, raw(definition)
-        )
-        try:
-            if size >= _SMALL_BYTES:
-                conn.execute(
-                    sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(ref.schema, index_name))
-                )
+    """Make the index of outstanding rows, without stopping the writers of a table that is large."""
+    if any("<> 'applied'" in have and have.endswith(" since") for have in present):
+        return
+    # the name of an index is unique in its schema; a state table's name ends in a digest
+    name = f"outstanding_{ref.table[-45:]}"
+    concurrently = size >= _SMALL_BYTES
+    statement = sql.SQL("CREATE INDEX {} {} ON {} {}").format(
+        raw("CONCURRENTLY" if concurrently else ""), sql.Identifier(name), ref.ident, raw(_OUTSTANDING)
+    )
+    try:
+        if concurrently:  # one that was interrupted is there, and of no use
+            conn.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(ref.schema, name)))
+            conn.execute(statement)
+        else:
+            with conn.transaction():
+                conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
                 conn.execute(statement)
-            else:
-                with conn.transaction():
-                    conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
-                    conn.execute(statement)
-        except (
-            psycopg.errors.DuplicateTable,
-            psycopg.errors.UniqueViolation,
-            psycopg.errors.LockNotAvailable,
-        ) as exc:  # somebody else makes it at this moment, or the table is busy
-            log.info(
-                "%s: index %s is left for later (%s)", ref.full_name, name, str(exc).strip().splitlines()[0]
-            )
-
-
-def _serves(name: str, have: str) -> bool:
-    if name == "outstanding":
-        return "<> 'applied'" in have and "since" in have.split(" ")[-1]
-    return "= 'applied'" in have and "<>" not in have and "applied_at" in have
+    except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation, psycopg.errors.LockNotAvailable) as exc:
+        log.info("%s: index %s is left for later (%s)", ref.full_name, name, str(exc).strip().splitlines()[0])
 
 
 def _function(ref: StateRef, name: str) -> sql.Identifier:

@@ -1,9 +1,10 @@
--- Coverage: the islands of applied time, one row per gap-free island, keyed by state table.
+-- Coverage: the islands of applied time, one row per gap-free island, and when the rows below them were loaded, keyed
+-- by state table.
 --
 -- Statement triggers on a state table note what a transaction changed, whoever writes the plain rows; a deferred
 -- constraint trigger folds the notes at commit, state tables in one order, so that writers neither queue behind each
 -- other's open transactions nor deadlock. A gate then asks about a window, a prefix or the whole range with one index
--- probe (Semantics: gates).
+-- probe, and about the age of a prefix or of everything with a few (Semantics: gates).
 --
 -- The functions that triggers point at carry a format number instead of a digest of their content: programs of several
 -- versions keep one set of triggers between them. Change the number when the tables below change their meaning.
@@ -27,6 +28,17 @@ CREATE TABLE IF NOT EXISTS @schema@.coverage_head (
     longest interval NOT NULL DEFAULT '0'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
+-- The oldest and newest applied_at of the rows that start in a block of time: 2^18 seconds (3 days), and 256 of those
+-- (2 years). A row without applied_at counts as loaded in the beginning.
+CREATE TABLE IF NOT EXISTS @schema@.coverage_loads (
+    state regclass NOT NULL,
+    wide boolean NOT NULL,
+    block integer NOT NULL,
+    oldest timestamptz NOT NULL,
+    newest timestamptz,
+    PRIMARY KEY (state, wide, block)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
 -- What open transactions changed; empty whenever none is open.
 CREATE TABLE IF NOT EXISTS @schema@.coverage_delta (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -34,7 +46,11 @@ CREATE TABLE IF NOT EXISTS @schema@.coverage_delta (
     state regclass NOT NULL,
     added tstzmultirange,
     removed tstzmultirange,
-    longest interval
+    longest interval,
+    blocks integer[],           -- of rows that became applied, with their ages; parallel arrays
+    oldest timestamptz[],
+    newest timestamptz[],
+    again integer[]             -- blocks of rows that were applied and are no longer what they were
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 CREATE INDEX IF NOT EXISTS coverage_delta_xid_idx ON @schema@.coverage_delta (xid);
@@ -49,13 +65,22 @@ CREATE OR REPLACE FUNCTION @schema@.coverage_seconds_1(since timestamptz, until 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN make_interval(secs => extract(epoch FROM until - since)::double precision);
 
--- Bring the islands of one state table up to date with one note.
+-- Such small functions are written so that the planner inlines them: calling one costs more than a whole probe.
+CREATE OR REPLACE FUNCTION @schema@.coverage_block_1(at timestamptz) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN floor(extract(epoch FROM at - 'epoch'::timestamptz)::double precision / 262144)::integer;
+
+CREATE OR REPLACE FUNCTION @schema@.coverage_block_start_1(block integer) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN to_timestamp(block::double precision * 262144);
+
+-- Bring the islands of one state table up to date with one note. The caller holds the lock and says the length of the
+-- longest row.
 CREATE OR REPLACE FUNCTION @schema@.coverage_fold_1(
-    rel regclass, added tstzmultirange, removed tstzmultirange, note_longest interval
+    rel regclass, added tstzmultirange, removed tstzmultirange, bound interval
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    bound interval;
     kept tstzmultirange;
     piece tstzrange;
     first timestamptz;
@@ -64,13 +89,8 @@ DECLARE
 BEGIN
     added := coalesce(added, '{}');
     removed := coalesce(removed, '{}') - added;
-    -- one writer per state table from here to commit
-    UPDATE @schema@.coverage_head h
-       SET version = h.version + 1, longest = greatest(h.longest, coalesce(note_longest, h.longest))
-     WHERE h.state = rel
-    RETURNING h.longest INTO bound;
-    IF NOT FOUND THEN
-        RETURN;  -- not kept (any more): a later install starts from the rows
+    IF isempty(added) AND isempty(removed) THEN
+        RETURN;
     END IF;
     IF NOT isempty(removed) THEN
         -- what other applied rows still cover of it: rows may overlap
@@ -102,39 +122,117 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Bring the ages of blocks up to date: rows that came are merged, blocks in `again` are worked out from their rows.
+CREATE OR REPLACE FUNCTION @schema@.coverage_age_1(
+    rel regclass, blocks integer[], oldest timestamptz[], newest timestamptz[], again integer[]
+) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    found integer[];
+BEGIN
+    INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
+    SELECT rel, w.wide, CASE WHEN w.wide THEN u.block >> 8 ELSE u.block END, min(u.oldest), max(u.newest)
+      FROM unnest(blocks, oldest, newest) u(block, oldest, newest), (VALUES (false), (true)) w(wide)
+     GROUP BY 2, 3
+        ON CONFLICT (state, wide, block) DO UPDATE
+       SET oldest = least(l.oldest, excluded.oldest), newest = greatest(l.newest, excluded.newest);
+    IF again = '{}' THEN
+        RETURN;
+    END IF;
+    again := ARRAY(SELECT DISTINCT unnest(again));
+    -- block by block, each a range of the index on since
+    EXECUTE format(
+        'SELECT array_agg(b.block), array_agg(r.oldest), array_agg(r.newest)
+           FROM unnest($1) b(block)
+           CROSS JOIN LATERAL (
+               SELECT count(*) AS n, min(coalesce(s.applied_at, ''-infinity'')) AS oldest, max(s.applied_at) AS newest
+                 FROM %s s
+                WHERE s.since >= @schema@.coverage_block_start_1(b.block)
+                  AND s.since < @schema@.coverage_block_start_1(b.block + 1)
+                  AND s.status = ''applied'' AND @schema@.coverage_counts_1(s.since, s.until)) r
+          WHERE r.n > 0', rel) INTO found, oldest, newest USING again;
+    DELETE FROM @schema@.coverage_loads l
+     WHERE l.state = rel AND NOT l.wide AND l.block = ANY (again) AND l.block <> ALL (coalesce(found, '{}'));
+    INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
+    SELECT rel, false, u.block, u.oldest, u.newest FROM unnest(found, oldest, newest) u(block, oldest, newest)
+        ON CONFLICT (state, wide, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
+     WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest);
+    DELETE FROM @schema@.coverage_loads l
+     WHERE l.state = rel AND l.wide AND l.block IN (SELECT b >> 8 FROM unnest(again) b)
+       AND NOT EXISTS (SELECT FROM @schema@.coverage_loads n
+                        WHERE n.state = rel AND NOT n.wide AND n.block BETWEEN l.block << 8 AND (l.block << 8) + 255);
+    INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
+    SELECT rel, true, w.block, min(n.oldest), max(n.newest)
+      FROM (SELECT DISTINCT b >> 8 AS block FROM unnest(again) b) w
+      JOIN @schema@.coverage_loads n
+        ON n.state = rel AND NOT n.wide AND n.block BETWEEN w.block << 8 AND (w.block << 8) + 255
+     GROUP BY w.block
+        ON CONFLICT (state, wide, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
+     WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest);
+END $$;
+
 -- Note what one statement changed. SECURITY DEFINER: a writer with rights on its state table alone must succeed.
 CREATE OR REPLACE FUNCTION @schema@.coverage_note_1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    after bigint := 0;
+    before bigint := 0;
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO @schema@.coverage_delta (state, added, longest)
-        SELECT TG_RELID, range_agg(tstzrange(since, until)), max(@schema@.coverage_seconds_1(since, until))
-          FROM bollhav_new
-         WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)
-        HAVING count(*) > 0;
-    ELSIF TG_OP = 'DELETE' THEN
-        INSERT INTO @schema@.coverage_delta (state, removed)
-        SELECT TG_RELID, range_agg(tstzrange(since, until))
-          FROM bollhav_old
-         WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)
-        HAVING count(*) > 0;
-    ELSIF TG_OP = 'UPDATE' THEN
-        INSERT INTO @schema@.coverage_delta (state, added, removed, longest)
-        SELECT TG_RELID, n.covered, o.covered, n.longest
-          FROM (SELECT range_agg(tstzrange(since, until)) covered,
-                       max(@schema@.coverage_seconds_1(since, until)) longest
-                  FROM bollhav_new
-                 WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)) n,
-               (SELECT range_agg(tstzrange(since, until)) covered,
-                       max(@schema@.coverage_seconds_1(since, until)) longest
-                  FROM bollhav_old
-                 WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)) o
-         WHERE n.covered IS DISTINCT FROM o.covered OR n.longest > o.longest;
-    ELSE  -- TRUNCATE locks everybody out, so there is nothing to wait for
+    IF TG_OP = 'TRUNCATE' THEN  -- which locks everybody out, so there is nothing to wait for
         DELETE FROM @schema@.coverage WHERE state = TG_RELID;
+        DELETE FROM @schema@.coverage_loads WHERE state = TG_RELID;
         UPDATE @schema@.coverage_head SET version = version + 1, longest = '0' WHERE state = TG_RELID;
         DELETE FROM @schema@.coverage_delta WHERE xid = pg_current_xact_id() AND state = TG_RELID;
+        RETURN NULL;
     END IF;
+    IF TG_OP <> 'DELETE' THEN
+        SELECT count(*) INTO after
+          FROM bollhav_new WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until);
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        SELECT count(*) INTO before
+          FROM bollhav_old WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until);
+    END IF;
+    IF after = 0 AND before = 0 THEN
+        RETURN NULL;
+    ELSIF before = 0 THEN
+        INSERT INTO @schema@.coverage_delta (state, added, longest, blocks, oldest, newest)
+        SELECT TG_RELID, c.covered, c.longest, f.blocks, f.oldest, f.newest
+          FROM (SELECT range_agg(tstzrange(since, until)) AS covered,
+                       max(@schema@.coverage_seconds_1(since, until)) AS longest
+                  FROM bollhav_new WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)) c,
+               (SELECT array_agg(g.block) AS blocks, array_agg(g.oldest) AS oldest, array_agg(g.newest) AS newest
+                  FROM (SELECT @schema@.coverage_block_1(since) AS block,
+                               min(coalesce(applied_at, '-infinity')) AS oldest, max(applied_at) AS newest
+                          FROM bollhav_new
+                         WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until) GROUP BY 1) g) f;
+        RETURN NULL;
+    ELSIF after = 0 THEN
+        INSERT INTO @schema@.coverage_delta (state, removed, again)
+        SELECT TG_RELID, range_agg(tstzrange(since, until)), array_agg(DISTINCT @schema@.coverage_block_1(since))
+          FROM bollhav_old WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until);
+        RETURN NULL;
+    END IF;
+    -- an update of applied rows that changes nothing of this (a message) is noted only when it is large
+    IF after = before AND after <= 64 AND NOT EXISTS (
+        (SELECT since, until, applied_at FROM bollhav_new
+          WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until))
+        EXCEPT
+        (SELECT since, until, applied_at FROM bollhav_old
+          WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)))
+    THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO @schema@.coverage_delta (state, added, removed, longest, again)
+    SELECT TG_RELID, range_agg(tstzrange(r.since, r.until)) FILTER (WHERE r.is_new),
+           range_agg(tstzrange(r.since, r.until)) FILTER (WHERE NOT r.is_new),
+           max(@schema@.coverage_seconds_1(r.since, r.until)) FILTER (WHERE r.is_new),
+           array_agg(DISTINCT @schema@.coverage_block_1(r.since))
+      FROM (SELECT since, until, true AS is_new FROM bollhav_new
+             WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)
+            UNION ALL
+            SELECT since, until, false FROM bollhav_old
+             WHERE status = 'applied' AND @schema@.coverage_counts_1(since, until)) r;
     RETURN NULL;
 END $$;
 
@@ -143,16 +241,42 @@ CREATE OR REPLACE FUNCTION @schema@.coverage_settle_1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     note record;
+    rel regclass;
+    bound interval;
+    blocks integer[];
+    oldest timestamptz[];
+    newest timestamptz[];
+    again integer[];
 BEGIN
     FOR note IN
         WITH mine AS (
             DELETE FROM @schema@.coverage_delta WHERE xid = pg_current_xact_id()
-            RETURNING id, state, added, removed, longest
+            RETURNING *
         )
         SELECT * FROM mine ORDER BY state, id
     LOOP
-        PERFORM @schema@.coverage_fold_1(note.state, note.added, note.removed, note.longest);
+        IF rel IS DISTINCT FROM note.state THEN
+            IF bound IS NOT NULL THEN
+                PERFORM @schema@.coverage_age_1(rel, blocks, oldest, newest, again);
+            END IF;
+            blocks := '{}'; oldest := '{}'; newest := '{}'; again := '{}';
+        END IF;
+        rel := note.state;
+        blocks := blocks || note.blocks; oldest := oldest || note.oldest; newest := newest || note.newest;
+        again := again || note.again;
+        -- one writer per state table from here to commit
+        UPDATE @schema@.coverage_head h
+           SET version = h.version + 1, longest = greatest(h.longest, coalesce(note.longest, h.longest))
+         WHERE h.state = rel
+        RETURNING h.longest INTO bound;
+        -- a table that is not kept (any more) has no such row; a later install starts from its rows
+        IF bound IS NOT NULL THEN
+            PERFORM @schema@.coverage_fold_1(rel, note.added, note.removed, bound);
+        END IF;
     END LOOP;
+    IF bound IS NOT NULL THEN
+        PERFORM @schema@.coverage_age_1(rel, blocks, oldest, newest, again);
+    END IF;
     RETURN NULL;
 END $$;
 
@@ -178,28 +302,56 @@ BEGIN
     RETURN coalesce(islands, '{}');
 END $$;
 
--- Replace the islands of a kept table by what the rows say. Returns whether they differed. Writers that have not
--- committed yet fold on top of the result.
+-- The narrow blocks as the rows say.
+CREATE OR REPLACE FUNCTION @schema@.coverage_true_loads_1(rel regclass)
+RETURNS TABLE (wide boolean, block integer, oldest timestamptz, newest timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'WITH narrow AS (
+            SELECT @schema@.coverage_block_1(since) AS block, min(coalesce(applied_at, ''-infinity'')) AS oldest,
+                   max(applied_at) AS newest
+              FROM %s WHERE status = ''applied'' AND @schema@.coverage_counts_1(since, until) GROUP BY 1)
+         SELECT false, n.block, n.oldest, n.newest FROM narrow n
+         UNION ALL
+         SELECT true, n.block >> 8, min(n.oldest), max(n.newest) FROM narrow n GROUP BY 2', rel);
+END $$;
+
+-- Replace what is kept of a table by what the rows say. Returns whether they differed. Writers that have not committed
+-- yet fold on top of the result.
 CREATE OR REPLACE FUNCTION @schema@.coverage_rebuild_1(rel regclass) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     truth tstzmultirange;
     kept tstzmultirange;
     bound interval;
+    n bigint;
+    differed boolean := false;
 BEGIN
     UPDATE @schema@.coverage_head SET version = version + 1 WHERE state = rel;
-    truth := @schema@.coverage_truth_1(rel);
-    SELECT coalesce(range_agg(tstzrange(since, until)), '{}') INTO kept FROM @schema@.coverage WHERE state = rel;
     EXECUTE format('SELECT max(@schema@.coverage_seconds_1(since, until)) FROM %s
                      WHERE status = ''applied'' AND @schema@.coverage_counts_1(since, until)', rel) INTO bound;
     UPDATE @schema@.coverage_head SET longest = coalesce(bound, '0')
      WHERE state = rel AND longest <> coalesce(bound, '0');
-    IF truth = kept THEN
-        RETURN false;
+    truth := @schema@.coverage_truth_1(rel);
+    SELECT coalesce(range_agg(tstzrange(since, until)), '{}') INTO kept FROM @schema@.coverage WHERE state = rel;
+    IF truth <> kept THEN
+        DELETE FROM @schema@.coverage WHERE state = rel;
+        INSERT INTO @schema@.coverage (state, since, until) SELECT rel, lower(u), upper(u) FROM unnest(truth) u;
+        differed := true;
     END IF;
-    DELETE FROM @schema@.coverage WHERE state = rel;
-    INSERT INTO @schema@.coverage (state, since, until) SELECT rel, lower(u), upper(u) FROM unnest(truth) u;
-    RETURN true;
+    WITH truth AS MATERIALIZED (SELECT * FROM @schema@.coverage_true_loads_1(rel)),
+    gone AS (
+        DELETE FROM @schema@.coverage_loads l
+         WHERE l.state = rel AND (l.wide, l.block) NOT IN (SELECT t.wide, t.block FROM truth t) RETURNING 1
+    ), put AS (
+        INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
+        SELECT rel, t.wide, t.block, t.oldest, t.newest FROM truth t
+            ON CONFLICT (state, wide, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
+         WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest) RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM put) INTO n;
+    RETURN differed OR n > 0;
 END $$;
 
 -- Whether the islands of a table can be trusted: somebody keeps them, with every trigger in force. A table that was
@@ -224,6 +376,7 @@ DECLARE
 BEGIN
     IF NOT (has_table_privilege(rel, 'TRIGGER') AND has_table_privilege('@schema@.coverage_head', 'INSERT, UPDATE')
             AND has_table_privilege('@schema@.coverage', 'INSERT, UPDATE, DELETE')
+            AND has_table_privilege('@schema@.coverage_loads', 'INSERT, UPDATE, DELETE')
             AND has_schema_privilege(@schema_literal@, 'CREATE')) THEN
         RETURN false;
     END IF;

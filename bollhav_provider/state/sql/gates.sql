@@ -42,6 +42,10 @@ DECLARE
     low timestamptz;            -- what is asked to be covered
     high timestamptz := e;
     edge timestamptz;
+    rest timestamptz;
+    first_block integer;
+    last_block integer;
+    first_wide integer;
     a timestamptz;
     b timestamptz;
 BEGIN
@@ -96,12 +100,36 @@ BEGIN
         IF low IS NULL OR low >= high THEN
             RETURN;  -- no rows, and nobody says where they would start; or nothing is asked to be covered
         END IF;
-        IF scope = 'latest' THEN
-            SELECT true, r.applied_at INTO selected, loaded FROM <table> r
-             WHERE r.status = 'applied' AND r.since < high AND r.until > low ORDER BY r.applied_at DESC NULLS LAST LIMIT 1;
-        ELSIF scope = 'all' THEN
-            SELECT true, r.applied_at INTO selected, loaded FROM <table> r
-             WHERE r.status = 'applied' AND r.since < high AND r.until > low ORDER BY r.applied_at NULLS FIRST LIMIT 1;
+        IF scope IN ('latest', 'all') THEN
+            -- whole blocks of time in between, and the rows at both ends
+            first_block := @schema@.coverage_block_1(low) + 1;
+            last_block := CASE WHEN high = 'infinity' THEN 1 << 30 ELSE @schema@.coverage_block_1(high) END;
+            IF first_block >= last_block THEN
+                last_block := first_block;
+                edge := high;
+            ELSE
+                edge := @schema@.coverage_block_start_1(first_block);
+                rest := CASE WHEN high <> 'infinity' THEN @schema@.coverage_block_start_1(last_block) END;
+            END IF;
+            first_wide := least((first_block + 255) >> 8, last_block >> 8);
+            SELECT count(*) > 0, CASE scope WHEN 'latest' THEN max(l.newest) ELSE nullif(min(l.oldest), '-infinity') END
+              INTO selected, loaded
+              FROM (SELECT coalesce(r.applied_at, '-infinity') AS oldest, r.applied_at AS newest FROM <table> r
+                     WHERE r.status = 'applied' AND r.since > low - longest AND r.since < edge AND r.until > low
+                    UNION ALL
+                    SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
+                     WHERE r.status = 'applied' AND r.since >= rest AND r.since < high
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND NOT n.wide AND n.block >= first_block
+                       AND n.block < least(last_block, greatest(first_wide << 8, first_block))
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND n.wide AND n.block >= first_wide AND n.block < last_block >> 8
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND NOT n.wide AND n.block >= greatest(first_block, (last_block >> 8) << 8)
+                       AND n.block < last_block) l;
         ELSIF scope = 'head' THEN
             -- the row that ends last reaches the end of the last island, or the window's end
             SELECT least(c.until, high) INTO edge FROM @schema@.coverage c

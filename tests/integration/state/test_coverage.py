@@ -18,6 +18,8 @@ from state_support import Conn, connect
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import IntervalSet
 from bollhav_provider.state import GateRequest, StateRef, check_gates, coverage
+from bollhav_provider.state.gate_rules import Facts
+from bollhav_provider.state.gates import Exchange
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +72,10 @@ def run(conn: Conn, ref: StateRef, statement: str, *values: Any) -> None:
 def test_random_operations_leave_the_islands_right(library: Library, ref: StateRef, seed: int) -> None:
     chance = random.Random(seed)
     conn = library.conn
+    spread = 1 if seed % 2 else 1000  # within a block of ages, and over many
 
     def once() -> None:
-        since = chance.randint(0, 60) / 2
+        since = chance.randint(0, 60) / 2 * spread
         until = since + chance.choice([0.5, 1, 1, 1, 2, 7])
         kind = chance.choice(
             ["insert"] * 4 + ["bulk", "unapply", "reapply", "delete", "move", "touch", "truncate"]
@@ -114,7 +117,14 @@ def test_random_operations_leave_the_islands_right(library: Library, ref: StateR
                 at(since),
             )  # fmt: skip
         elif kind == "touch":
-            run(conn, ref, "UPDATE {} SET blocked_reason = 'x' WHERE since >= %s", at(since))
+            statement = chance.choice(
+                [
+                    "UPDATE {} SET blocked_reason = 'x' WHERE since >= %s",
+                    "UPDATE {} SET applied_at = NULL WHERE since >= %s",
+                    "UPDATE {} SET applied_at = now() - interval '1 day' WHERE since >= %s",
+                ]
+            )
+            run(conn, ref, statement, at(since))
         elif chance.random() < 0.2:
             run(conn, ref, "TRUNCATE {}")
 
@@ -130,6 +140,42 @@ def test_random_operations_leave_the_islands_right(library: Library, ref: StateR
         else:
             once()
         right(conn, ref)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_age_of_a_prefix_and_of_everything_is_that_of_its_rows(
+    library: Library, ref: StateRef, seed: int
+) -> None:
+    chance = random.Random(seed)
+    span = 30 * 365 if seed else 40
+    days = sorted(chance.sample(range(-span, span), 60))
+    rows = [
+        Row(24 * d, 24 * d + chance.choice([1, 24]), age=chance.choice([None, *range(1, 4000)])) for d in days
+    ]
+    begin = chance.choice([None, 24 * days[5] + 5])
+    library.put(ref.full_name, Upstream(rows, begin=begin, fixed=False))
+    low = begin if begin is not None else 24 * days[0]
+    for scope in ("latest", "all"):
+        for limit in (30, 600, 2000, 3990):
+            for until in [24 * chance.randint(-span, span) + chance.randint(0, 23) for _ in range(12)]:
+                start = min(low, until - 1)
+                chosen = [
+                    r.age
+                    for r in rows
+                    if r.since is not None and r.until and r.since < until and r.until > start
+                ]
+                ages = [float("inf") if age is None else age for age in chosen]
+                fresh = bool(ages) and (min(ages) if scope == "latest" else max(ages)) <= limit
+                asked = GateRequest(
+                    ref.full_name, "through", window(until - 1, until), timedelta(minutes=limit), scope
+                )
+                facts = Exchange(SCHEMA, [asked], {})
+                query = facts.query()
+                assert query is not None
+                found = Facts.from_row(library.conn.execute(*query).fetchall()[0])
+                age = None if not found.selected or not found.selected[0] else found.now - found.selected[0]
+                assert (found.selected is not None) == bool(ages)
+                assert (age is not None and age <= timedelta(minutes=limit)) == fresh
 
 
 def test_islands_join_part_and_vanish(library: Library, ref: StateRef) -> None:
