@@ -2,8 +2,9 @@
 
     python benchmarks/memory.py [--rows 5000000] [--limit-mb 600] [--frame-rows 50000] [--dsn DSN]
 
-The limit counts from what the process has mapped after its imports, so that it holds everything that the rows cost: the
-frame at hand, the one that is encoded ahead, and the buffers of both libraries. Exit code 1 when the limit was too low.
+The limit counts from what the process has mapped after its imports, so that it holds everything that the rows cost:
+the frame at hand, the one that is encoded ahead, and the buffers of both libraries. Exit code 1 when the limit was
+too low.
 """
 
 from __future__ import annotations
@@ -71,9 +72,8 @@ def measure(dsn: str, rows: int, frame_rows: int, limit_mb: int) -> int:
         seconds = time.perf_counter() - began
     print(
         f"{stats.rows_in:,} rows in {seconds:.1f} s ({stats.rows_in / seconds:,.0f} rows/s), one commit; limit "
-        f"{limit_mb} MB of address "
-        f"space beyond the imports, peak {(_status('VmPeak') - before) // 1024} MB, resident "
-        f"{(_status('VmHWM') - resident) // 1024} MB"
+        f"{limit_mb} MB of address space beyond the imports, peak {(_status('VmPeak') - before) // 1024} MB, "
+        f"resident {(_status('VmHWM') - resident) // 1024} MB"
     )
     return 0
 

@@ -4,8 +4,8 @@
 
 All in one session, the methods taking turns, medians over the rounds. What each is compared with:
 
-* append: the server's own COPY of a binary file that was made before, the physical limit of loading; target: at
-  least 0.6 of its rows a second. Beside it polars with ADBC, psycopg's text ``write_row`` and SQLAlchemy's bulk insert.
+* append: the server's own COPY of a binary file that was made before, the physical limit of loading; target: at least
+  0.6 of its rows a second. Beside it polars with ADBC, psycopg's text ``write_row`` and SQLAlchemy's bulk insert.
 * upsert: nothing changed, and a tenth changed, of a table that holds the rows already.
 * a SQL model: the same INSERT typed into psql; target: under 1.1 times its time.
 * reading back: ADBC and ConnectorX.

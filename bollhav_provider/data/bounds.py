@@ -93,8 +93,7 @@ def partition_in(model: Model, relation: Relation, bounds: Bounds) -> TargetColu
         found = "is missing" if column is None else f"has type {column.type}"
         raise SchemaMismatchError(
             f"{model.full_name}: target {relation.table.full_name}: partition column {bounds.column!r} {found}, the "
-            "model declares "
-            f"{bounds.kind}. Remedy: declare the type that the table has, or change the table."
+            f"model declares {bounds.kind}. Remedy: declare the type that the table has, or change the table."
         )
     return column
 
@@ -105,10 +104,8 @@ def _local_date(model: Model, column: Column, unit: Unit, instant: datetime, zon
     if (instant - timedelta(microseconds=1)).astimezone(zone).date() == local:
         raise DataError(
             f"{model.full_name}: partition column {column.name!r} (date): window {unit.window} does not start and "
-            "end at local midnights "
-            f"of {zone.key}, so its rows share a date with other windows. Remedy: declare the column timestamptz, or "
-            "chunks of whole "
-            "days in that zone (TimeChunking(chunk='@daily', tz=...))."
+            f"end at local midnights of {zone.key}, so its rows share a date with other windows. Remedy: declare "
+            "the column timestamptz, or chunks of whole days in that zone (TimeChunking(chunk='@daily', tz=...))."
         )
     return local
 
@@ -119,9 +116,8 @@ def _reading(model: Model, column: Column, unit: Unit, instant: datetime, zone: 
     if local.utcoffset() != other.utcoffset():
         raise DataError(
             f"{model.full_name}: partition column {column.name!r} (timestamp, {zone.key}): an end of window "
-            f"{unit.window} is a reading of "
-            "the clock that exists twice, so rows cannot be told from those of another window. Remedy: declare the "
-            "column timestamptz."
+            f"{unit.window} is a reading of the clock that exists twice, so rows cannot be told from those of "
+            "another window. Remedy: declare the column timestamptz."
         )
     return local.replace(tzinfo=None)
 

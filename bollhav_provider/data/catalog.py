@@ -12,8 +12,8 @@ from psycopg.rows import tuple_row
 from bollhav_provider.data.types import PhysicalType, resolve
 from bollhav_provider.model.names import TableId
 
-#: One row: everything that the writer needs to know of one relation. Two parameters: schema, name.
-#: ``to_jsonb(i) ->> ...`` reads columns that older servers lack.
+#: One row: everything that the writer needs to know of one relation. Two parameters: schema, name. ``to_jsonb(i) ->>
+#: ...`` reads columns that older servers lack.
 LOOK = """
 WITH RECURSIVE rel AS (
     SELECT c.oid, c.relkind, c.relowner, c.relispartition

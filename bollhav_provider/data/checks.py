@@ -91,8 +91,8 @@ def run_checks(
 ) -> CheckReport:
     """Run all checks of a model on the rows that its unit just wrote.
 
-    New rows are, by write mode: those of the window; those with the keys that were merged; those that this transaction
-    appended; the whole table. All checks take one round trip, and one more when something failed.
+    New rows are, by write mode: those of the window; those with the keys that were merged; those that this
+    transaction appended; the whole table. All checks take one round trip, and one more when something failed.
 
     Args:
         conn: in the transaction in which the rows were written.
@@ -186,9 +186,9 @@ class _Scope:
     def duplicates(self, columns: tuple[str, ...]) -> Statement:
         listed = escaped(names(columns), self._conn)
         statement = sql.SQL(
-            "SELECT {columns}, count(*), count(*) OVER () FROM {target} AS t WHERE ({columns}) IN (SELECT {columns} "
-            "FROM {target} AS n "
-            "WHERE {where}) GROUP BY {columns} HAVING count(*) > 1 ORDER BY {columns} LIMIT {limit}"
+            "SELECT {columns}, count(*), count(*) OVER () FROM {target} AS t WHERE ({columns}) IN (SELECT "
+            "{columns} FROM {target} AS n WHERE {where}) GROUP BY {columns} HAVING count(*) > 1 ORDER BY {columns} "
+            "LIMIT {limit}"
         ).format(columns=listed, target=self._target, where=self._where, limit=sql.Literal(SAMPLES))
         return statement, dict(self._parameters)
 

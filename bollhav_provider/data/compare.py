@@ -24,7 +24,7 @@ class Difference:
 
     Attributes:
         kind: ``kind``, ``missing``, ``surplus``, ``type``, ``nullability``, ``made`` (identity, generated, default),
-        ``key``, ``index``.
+            ``key``, ``index``.
         column: the column, None where it is about the table.
         message: what differs.
         remedy: what to do about it.

@@ -1,8 +1,7 @@
 """COPY frames into a table: Arrow to binary where possible, CSV otherwise, one slice encoded ahead of the wire.
 
 A row loop is bounded by Python objects at some 30 microseconds a row; columns are encoded by the libraries below
-Python, so
-the server is what limits (benchmarks/write.py).
+Python, so the server is what limits (benchmarks/write.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Create the target from its declaration, and bring an existing one in line as far as ``on_schema_change`` says.
 
 Everything runs under one advisory lock that ends with the transaction: PostgreSQL's ``IF NOT EXISTS`` is no help
-against a
-second session doing the same at the same time.
+against a second session doing the same at the same time.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from bollhav_provider.data.catalog import Relation, look
 from bollhav_provider.data.compare import Difference, compare
 from bollhav_provider.data.errors import translated
 from bollhav_provider.data.session import Connection, name_of, names
+from bollhav_provider.data.staging import ensure_staging, staging_table
 from bollhav_provider.exceptions import DataError, SchemaMismatchError
 from bollhav_provider.model import Column, Environment, Index, Model, OnSchemaChange, TableId
 from bollhav_provider.model.target import KeyConstraint
@@ -59,23 +59,29 @@ def ensure_target(conn: Connection, model: Model, env: Environment) -> TargetRep
 
     Raises:
         SchemaMismatchError: the table differs in a way that ``on_schema_change`` does not mend or allow; all
-        differences are named.
+            differences are named.
         DataError: PostgreSQL refused.
     """
     table = env.table(model.identity)
     relation = look(conn, table)
-    if relation is not None and not _repairs(model, relation, _differences(conn, model, relation)):
-        return TargetReport(table, differences=_settle(model, relation, _differences(conn, model, relation)))
+    if relation is not None:
+        found = compare(conn, model, relation)
+        if not _repairs(conn, model, env, relation, found):
+            return TargetReport(table, differences=_settle(model, relation, found))
     with translated(model, "creating the target"), conn.transaction():
         lock_ddl(conn)
         relation = look(conn, table)
-        if relation is None:
-            return TargetReport(table, True, tuple(_run(conn, creation(conn, model, table))))
-        found = _differences(conn, model, relation)
-        done = tuple(_run(conn, _repairs(model, relation, found)))
+        created = relation is None
+        done = _run(conn, creation(conn, model, table)) if created else []
+        relation = relation or look(conn, table)
+        assert relation is not None
+        done += _run(conn, _repairs(conn, model, env, relation, () if created else compare(conn, model, relation)))
         relation = look(conn, table)
         assert relation is not None
-        return TargetReport(table, False, done, _settle(model, relation, _differences(conn, model, relation)))
+        if model.target.staging is not None and relation.is_table:
+            # Once more, for the columns that the target gained just now.
+            done += _run(conn, ensure_staging(conn, model, env, relation))
+        return TargetReport(table, created, tuple(done), _settle(model, relation, compare(conn, model, relation)))
 
 
 def recreate(conn: Connection, model: Model, env: Environment) -> None:
@@ -101,8 +107,7 @@ def recreate(conn: Connection, model: Model, env: Environment) -> None:
             except psycopg.errors.DependentObjectsStillExist as error:
                 raise DataError(
                     f"{model.full_name}: target {table.full_name} cannot be dropped: {error.diag.message_detail}. "
-                    "Remedy: use "
-                    "write_mode='truncate', which keeps the table, or drop what depends on it."
+                    "Remedy: use write_mode='truncate', which keeps the table, or drop what depends on it."
                 ) from error
         _run(conn, [*creation(conn, model, table), *grants])
 
@@ -115,9 +120,9 @@ def lock_ddl(conn: Connection) -> None:
 def granted(conn: Connection, relation: Relation) -> list[sql.Composed]:
     """The GRANT statements that give a relation made anew the privileges that the old one has."""
     rows = conn.execute(
-        "SELECT CASE WHEN a.grantee = 0 THEN NULL ELSE pg_catalog.pg_get_userbyid(a.grantee) END, a.privilege_type, "
-        "a.is_grantable "
-        "FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a WHERE c.oid = %s AND a.grantee <> c.relowner",
+        "SELECT CASE WHEN a.grantee = 0 THEN NULL ELSE pg_catalog.pg_get_userbyid(a.grantee) END, "
+        "a.privilege_type, a.is_grantable FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a WHERE "
+        "c.oid = %s AND a.grantee <> c.relowner",
         (relation.oid,),
     ).fetchall()
     found = []
@@ -149,8 +154,7 @@ def creation(conn: Connection, model: Model, table: TableId) -> Iterator[sql.Com
     if not model.target.columns:
         raise SchemaMismatchError(
             f"{model.full_name}: target {table.full_name} does not exist and no columns are declared to make it of. "
-            "Remedy: declare "
-            "Target(columns=[Column(...), ...]), or create the table."
+            "Remedy: declare Target(columns=[Column(...), ...]), or create the table."
         )
     yield from ensure_schema(conn, table)
     parts = [column_definition(column) for column in model.target.columns]
@@ -186,8 +190,8 @@ def key_definition(conn: Connection, model: Model, key: KeyConstraint) -> sql.Co
         if conn.info.server_version < 150000:
             raise DataError(
                 f"{model.full_name}: key ({', '.join(key.columns)}) has a nullable column, which needs UNIQUE NULLS "
-                "NOT DISTINCT and so "
-                "PostgreSQL 15 or later. Remedy: declare its columns nullable=False, or upgrade the server."
+                "NOT DISTINCT and so PostgreSQL 15 or later. Remedy: declare its columns nullable=False, or "
+                "upgrade the server."
             )
         kind += " NULLS NOT DISTINCT"
     return sql.SQL("CONSTRAINT {} {} ({})").format(sql.Identifier(key.name), sql.SQL(kind), names(key.columns))
@@ -219,17 +223,18 @@ def comments(model: Model, table: TableId, relation: Relation | None) -> Iterato
             )
 
 
-def _differences(conn: Connection, model: Model, relation: Relation) -> tuple[Difference, ...]:
-    return compare(conn, model, relation)
-
-
-def _repairs(model: Model, relation: Relation, differences: tuple[Difference, ...]) -> list[sql.Composed]:
-    """What may be done about differences: comments always, additions with ``add``."""
+def _repairs(
+    conn: Connection, model: Model, env: Environment, relation: Relation, differences: tuple[Difference, ...]
+) -> list[sql.Composed]:
+    """What may be done about differences: comments and the staging table always, additions with ``add``."""
     found: list[sql.Composed] = []
     if model.target.on_schema_change is OnSchemaChange.ADD:
         found = [difference.repair for difference in differences if difference.repair is not None]
     if relation.owned:
         found += comments(model, relation.table, relation)
+    if model.target.staging is not None and relation.is_table:
+        found += ensure_schema(conn, staging_table(model, env))
+        found += ensure_staging(conn, model, env, relation)
     return found
 
 

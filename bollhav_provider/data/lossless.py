@@ -1,8 +1,7 @@
 """Which assignments of one PostgreSQL type to another keep every value, and how to catch those that do not.
 
 PostgreSQL assigns ``1.239`` to ``numeric(10,2)`` and an instant to a ``date`` without a word. Here such assignments
-are guarded
-value by value, or refused where the result would depend on a zone that nobody named (Semantics: writing).
+are guarded value by value, or refused where the result would depend on a zone that nobody named (Semantics: writing).
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ def assignment(
         if rule.naive_tz and "timestamp" in given and "timestamp" in wanted:
             return sql.SQL("({} AT TIME ZONE {})").format(source, rule.naive_tz), False
         return (
-            f"gets {given} from the query, which means another thing in every zone: write the conversion, "
-            "as in AT TIME ZONE '...'"
+            f"gets {given} from the query, which means another thing in every zone: write the conversion, as in AT "
+            "TIME ZONE '...'"
         )
     if (given, wanted) in _CUT:
         return f"gets {given} from the query, which would be cut: write an explicit cast"

@@ -1,8 +1,7 @@
 """UPSERT: from the temporary table into the target, one row a key, touching only rows that change.
 
 INSERT .. ON CONFLICT is safe against other writers of the same keys, MERGE is not; the rows go in the key's order so
-that two
-writers cannot wait for each other (Semantics: writing).
+that two writers cannot wait for each other (Semantics: writing).
 """
 
 from __future__ import annotations
@@ -35,18 +34,14 @@ def check_key(model: Model, relation: Relation) -> tuple[str, ...]:
     if index is None:
         raise SchemaMismatchError(
             f"{model.full_name}: target {target} has no unique index over exactly ({listed}) that ON CONFLICT can "
-            "use (valid, not partial, "
-            f"not deferrable). Remedy: CREATE UNIQUE INDEX ON {relation.table.quoted} "
-            f"({listed}){' NULLS NOT DISTINCT' if loose else ''}, "
-            "or on_schema_change='add'."
+            f"use (valid, not partial, not deferrable). Remedy: CREATE UNIQUE INDEX ON {relation.table.quoted} "
+            f"({listed}){' NULLS NOT DISTINCT' if loose else ''}, or on_schema_change='add'."
         )
     if loose and not index.nulls_not_distinct:
         raise SchemaMismatchError(
             f"{model.full_name}: target {target}: index {index.name!r} over ({listed}) takes two NULLs for "
-            "different, so rows with a NULL "
-            "key would be inserted again by every run. Remedy: make it UNIQUE NULLS NOT DISTINCT (PostgreSQL 15 and "
-            "later), or declare "
-            "the key columns nullable=False."
+            "different, so rows with a NULL key would be inserted again by every run. Remedy: make it UNIQUE NULLS "
+            "NOT DISTINCT (PostgreSQL 15 and later), or declare the key columns nullable=False."
         )
     return key
 
@@ -70,8 +65,7 @@ def merge(conn: Connection, model: Model, relation: Relation, columns: Sequence[
     order = [column.name for column in model.target.order_columns if column.name in columns]
     statement = sql.SQL(
         "WITH duplicates AS MATERIALIZED ({duplicates}), merged AS ({merge} RETURNING 1) SELECT (SELECT count(*) "
-        "FROM merged), "
-        "(SELECT array_agg(sample) FROM duplicates), {offered}"
+        "FROM merged), (SELECT array_agg(sample) FROM duplicates), {offered}"
     ).format(
         duplicates=_duplicates(relation, key, order),
         merge=_merge(relation, key, order, columns),
@@ -99,10 +93,8 @@ def _duplicates(relation: Relation, key: Sequence[str], order: Sequence[str]) ->
         ).format(sample=sample, key=names(key), stage=stage, limit=sql.Literal(_SAMPLES))
     return sql.SQL(
         "SELECT {sample} FROM (SELECT {key}, s::text AS bollhav_whole, rank() OVER (PARTITION BY {key} ORDER BY "
-        "{order}) AS bollhav_place "
-        "FROM {stage} AS s) AS ranked WHERE bollhav_place = 1 GROUP BY {key} HAVING min(bollhav_whole) <> "
-        "max(bollhav_whole) "
-        "ORDER BY {key} LIMIT {limit}"
+        "{order}) AS bollhav_place FROM {stage} AS s) AS ranked WHERE bollhav_place = 1 GROUP BY {key} HAVING "
+        "min(bollhav_whole) <> max(bollhav_whole) ORDER BY {key} LIMIT {limit}"
     ).format(sample=sample, key=names(key), order=_greatest(order), stage=stage, limit=sql.Literal(_SAMPLES))
 
 
@@ -139,8 +131,7 @@ def _merge(relation: Relation, key: Sequence[str], order: Sequence[str], columns
         action: sql.Composable = sql.SQL("UPDATE SET {sets} WHERE {differs}{newer}").format(
             sets=sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in changed),
             # Compares the stored bytes, so every type is comparable, and NULL is the same as NULL. As records: two
-            # bare rows
-            # would be compared field by field, each with the operator of its type.
+            # bare rows would be compared field by field, each with the operator of its type.
             differs=sql.SQL("ROW({})::record *<> ROW({})::record").format(
                 _of("bollhav_target", changed), _of("excluded", changed)
             ),

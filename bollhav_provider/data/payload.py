@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: Single dicts out of an iterator are gathered to frames of this many rows.
 _GATHERED = 10_000
 _TAKEN = (
-    "a polars DataFrame or LazyFrame, an Arrow table or record batch reader, a list of dicts, an iterator of any of "
-    "these, or None for no rows"
+    "a polars DataFrame or LazyFrame, an Arrow table or record batch reader, a list of dicts, an iterator of any "
+    "of these, or None for no rows"
 )
 
 
@@ -29,8 +29,7 @@ def frames_of(model: Model, relation: Relation, payload: Any) -> Iterator[pl.Dat
         model: for messages.
         relation: the target, which decides how dicts are read.
         payload: a DataFrame, a LazyFrame, an Arrow table, record batch or reader (or anything with Arrow's C stream
-        interface),
-            a list of dicts, an iterator of any of these or of dicts, or None.
+            interface), a list of dicts, an iterator of any of these or of dicts, or None.
 
     Raises:
         DataError: it is something else.

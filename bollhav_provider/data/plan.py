@@ -66,8 +66,7 @@ def match_columns(
 
     Returns:
         The columns to write, in the order of ``given``. With ``ignore``, columns that the target lacks are left out,
-        and
-        the log says so.
+        and the log says so.
 
     Raises:
         SchemaMismatchError: a column is missing on either side, or may not be given. All of them are named.
@@ -88,9 +87,8 @@ def match_columns(
     elif surplus:
         problems.append(
             f"the {what} have {_columns(surplus)} that the target lacks: declare {_them(surplus)} in "
-            "Target(columns=...) with "
-            f"on_schema_change='add', drop {_them(surplus)} in the function, or leave {_them(surplus)} out with "
-            "on_schema_change='ignore'"
+            f"Target(columns=...) with on_schema_change='add', drop {_them(surplus)} in the function, or leave "
+            f"{_them(surplus)} out with on_schema_change='ignore'"
         )
     if lacking:
         hint = " (renamed?)" if surplus else ""

@@ -42,7 +42,7 @@ class Preflight:
         user: the database user.
         grants: statements for an owner to run; none when nothing is missing.
         notes: peculiarities of the target that change what a write does: triggers, partitions, foreign keys,
-        row-level security.
+            row-level security.
     """
 
     model: str
@@ -119,8 +119,8 @@ def _on_relation(conn: Connection, table: TableId, privileges: Sequence[str], us
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(
             "SELECT p FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, "
-            "unnest(%s::text[]) AS p "
-            "WHERE n.nspname = %s AND c.relname = %s AND NOT pg_catalog.has_table_privilege(c.oid, p)",
+            "unnest(%s::text[]) AS p WHERE n.nspname = %s AND c.relname = %s AND NOT "
+            "pg_catalog.has_table_privilege(c.oid, p)",
             (list(privileges), table.schema, table.name),
         ).fetchall()
     if rows:
@@ -141,8 +141,8 @@ def _notes(conn: Connection, relation: Relation) -> Iterator[str]:
         ).fetchall()
         keys = cursor.execute(
             "SELECT conname, confrelid::regclass::text, conrelid::regclass::text, conrelid = %(oid)s FROM "
-            "pg_catalog.pg_constraint "
-            "WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s) ORDER BY 1",
+            "pg_catalog.pg_constraint WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s) ORDER BY "
+            "1",
             {"oid": relation.oid},
         ).fetchall()
     for (name,) in triggers:

@@ -13,14 +13,13 @@ from bollhav_provider.data.bounds import Bounds, bounds_of
 from bollhav_provider.data.catalog import Relation, TargetColumn
 from bollhav_provider.data.errors import translated
 from bollhav_provider.data.lossless import assignment, lossy_value
-from bollhav_provider.data.merge import merge
 from bollhav_provider.data.plan import match_columns, rule_of
-from bollhav_provider.data.session import Connection, escaped, name_of, names, require_transaction, run_all, stage_of
+from bollhav_provider.data.session import Connection, escaped, names, require_transaction, run_all
 from bollhav_provider.data.stats import WriteStats
-from bollhav_provider.data.writer import prepare
+from bollhav_provider.data.writer import finish, landing, prepare
 from bollhav_provider.exceptions import DataError, RowsOutsideWindowError, RowsRefusedError, SchemaMismatchError
 from bollhav_provider.intervals import Unit
-from bollhav_provider.model import Environment, Model, TableId, WriteMode
+from bollhav_provider.model import Environment, Model, TableId
 
 _SAMPLES = 5
 
@@ -40,8 +39,8 @@ def write_query(
     """Write one unit's rows with the model's query, as the write mode says.
 
     The query runs once. Its columns are matched with the target's by name, and a value that an assignment would
-    change without
-    a word (a scale lost, a time of day cut off) is refused; an explicit cast in the query is never questioned.
+    change without a word (a scale lost, a time of day cut off) is refused; an explicit cast in the query is never
+    questioned.
 
     Args:
         conn: the target's connection, in a transaction that the caller opened and will commit.
@@ -69,21 +68,14 @@ def write_query(
         outputs = _outputs(described)
         columns = match_columns(model, relation, [output.name for output in outputs], "query's rows")
         select, guarded = _assignments(model, columns, {output.name: output for output in outputs})
-        keyed = model.target.write_mode is WriteMode.UPSERT
-        into = stage_of(table) if keyed else name_of(table)
         insert = sql.SQL("INSERT INTO {into} ({columns}) SELECT {select} FROM (\n{body}\n) AS bollhav_query").format(
-            into=escaped(into, conn),
+            into=escaped(landing(model, table), conn),
             columns=escaped(names([column.name for column in columns]), conn),
             select=escaped(select, conn),
             body=body,
         )
         written = _insert(conn, model, relation, bounds, insert, window, guarded)
-        if not keyed:
-            return WriteStats(rows_in=written, rows_written=written, rows_changed=written, rows_deleted=deleted)
-        if not written:
-            return WriteStats()
-        offered, changed = merge(conn, model, relation, [column.name for column in columns])
-        return WriteStats(rows_in=written, rows_written=written if offered is None else offered, rows_changed=changed)
+        return finish(conn, model, env, unit, relation, [column.name for column in columns], written, deleted)
 
 
 def _insert(
@@ -106,8 +98,8 @@ def _insert(
     if bounds is not None:
         parameters |= {"bollhav_low": bounds.low, "bollhav_high": bounds.high}
         statement = sql.SQL(
-            "WITH bollhav_rows AS ({insert} RETURNING {column} AS at) SELECT count(*), count(*) FILTER (WHERE {out}), "
-            "(array_agg(at::text ORDER BY at) FILTER (WHERE {out}))[1:{samples}] FROM bollhav_rows"
+            "WITH bollhav_rows AS ({insert} RETURNING {column} AS at) SELECT count(*), count(*) FILTER (WHERE "
+            "{out}), (array_agg(at::text ORDER BY at) FILTER (WHERE {out}))[1:{samples}] FROM bollhav_rows"
         ).format(
             insert=insert,
             column=escaped(sql.Identifier(bounds.column), conn),
@@ -172,8 +164,8 @@ def _assignments(
     seen = [column.name for column in columns]
     if twice := sorted({name for name in seen if seen.count(name) > 1}):
         raise DataError(
-            f"{model.full_name}: the query gives {', '.join(map(repr, twice))} twice. Remedy: name each column once, "
-            "with AS."
+            f"{model.full_name}: the query gives {', '.join(map(repr, twice))} twice. Remedy: name each column "
+            "once, with AS."
         )
     parts: list[sql.Composable] = []
     guarded: list[str] = []

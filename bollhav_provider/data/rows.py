@@ -1,7 +1,7 @@
 """Lists of dicts as frames: every row counts for a column's type, and no value is bent to fit another's.
 
-Frames guess a column's type from its first rows and turn what comes later into it; here all values are looked at, and a
-column that mixes kinds of values is refused with the rows that show it.
+Frames guess a column's type from its first rows and turn what comes later into it; here all values are looked at, and
+a column that mixes kinds of values is refused with the rows that show it.
 """
 
 from __future__ import annotations

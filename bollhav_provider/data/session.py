@@ -52,8 +52,7 @@ def require_transaction(conn: Connection, model: Model) -> None:
     if conn.info.transaction_status != TransactionStatus.INTRANS and conn.autocommit:
         raise DataError(
             f"{model.full_name}: writing needs an open transaction, so that the rows and the unit's state are "
-            "committed together. "
-            "Remedy: call it inside `with conn.transaction():`."
+            "committed together. Remedy: call it inside `with conn.transaction():`."
         )
 
 

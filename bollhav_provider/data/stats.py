@@ -13,9 +13,9 @@ class WriteStats:
         rows_in: rows that the function or the query gave.
         rows_written: rows that were put into the target or, for UPSERT, offered to it: one for each key.
         rows_changed: rows of the target that were inserted or really updated; an UPSERT of what is there already
-        changes none.
+            changes none.
         rows_deleted: rows of the window that were removed first. Those that TRUNCATE and RECREATE remove are not
-        counted.
+            counted.
     """
 
     rows_in: int = 0

@@ -23,8 +23,7 @@ class PhysicalType:
     Attributes:
         oid: the base type's OID (a domain's base, all the way down).
         name: ``pg_type.typname`` of the base type (``int4``, ``numeric``), with its schema unless it is PostgreSQL's
-        own
-            or ``citext``, so that somebody's type called ``text`` is not taken for the real one.
+            own or ``citext``, so that somebody's type called ``text`` is not taken for the real one.
         kind: ``b`` base, ``e`` enum, ``c`` composite, ``r`` range, ``m`` multirange, ``p`` pseudo.
         modifier: the type modifier, -1 when there is none.
         element: the element's type when this is an array.

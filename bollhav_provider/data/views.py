@@ -76,8 +76,8 @@ def _drop(conn: Connection, model: Model, view: Relation) -> None:
     except errors.DependentObjectsStillExist as error:
         raise DataError(
             f"{model.full_name}: the columns of view {view.table.full_name} changed and it cannot be dropped: "
-            f"{error.diag.message_detail}. "
-            "Remedy: drop what depends on it first, or keep the old columns in place and add new ones at the end."
+            f"{error.diag.message_detail}. Remedy: drop what depends on it first, or keep the old columns in place "
+            "and add new ones at the end."
         ) from error
 
 
@@ -96,6 +96,6 @@ def _compare(model: Model, view: Relation) -> None:
         problems += [f"column {column.name!r} is not declared" for column in view.columns if column.name not in given]
     if problems:
         raise SchemaMismatchError(
-            f"{model.full_name}: view {view.table.full_name}: {'; '.join(problems)}. Remedy: change the query or the "
-            "declaration."
+            f"{model.full_name}: view {view.table.full_name}: {'; '.join(problems)}. Remedy: change the query or "
+            "the declaration."
         )

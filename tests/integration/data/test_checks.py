@@ -1,4 +1,3 @@
-
 """Checks look at the new rows inside the transaction; errors publish nothing, warnings are recorded."""
 
 from __future__ import annotations

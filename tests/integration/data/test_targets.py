@@ -53,8 +53,7 @@ def test_a_target_has_everything_that_is_declared(conn: psycopg.Connection[Any])
     assert report.created
     columns = conn.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull, col_description(attrelid, attnum) FROM "
-        "pg_attribute "
-        "WHERE attrelid = 'shop.t'::regclass AND attnum > 0 ORDER BY attnum"
+        "pg_attribute WHERE attrelid = 'shop.t'::regclass AND attnum > 0 ORDER BY attnum"
     ).fetchall()
     assert columns == [
         ("day", "date", True, None),
@@ -268,9 +267,9 @@ def test_preflight_names_what_a_query_may_not_read(
 def test_preflight_notes_what_changes_a_write(conn: psycopg.Connection[Any]) -> None:
     data.ensure_target(conn, model_of(ID, Column("of", "bigint")), ENV)
     conn.execute(
-        "ALTER TABLE shop.t ADD CONSTRAINT fk FOREIGN KEY (of) REFERENCES shop.t;"
-        "CREATE FUNCTION shop.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
-        "CREATE TRIGGER look BEFORE INSERT ON shop.t FOR EACH ROW EXECUTE FUNCTION shop.f()"
+        "ALTER TABLE shop.t ADD CONSTRAINT fk FOREIGN KEY (of) REFERENCES shop.t;CREATE FUNCTION shop.f() RETURNS "
+        "trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';CREATE TRIGGER look BEFORE INSERT ON shop.t FOR EACH "
+        "ROW EXECUTE FUNCTION shop.f()"
     )
     notes = data.preflight(conn, model_of(ID), ENV).notes
     assert notes == (

@@ -1,4 +1,3 @@
-
 """Every awkward value is stored exactly or refused with its model, column, row and remedy."""
 
 from __future__ import annotations

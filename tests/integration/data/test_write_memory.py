@@ -20,7 +20,7 @@ def test_rows_of_an_iterator_go_through_an_upsert_in_bounded_memory(db: str) -> 
         "--dsn",
         db,
         "--rows",
-        "400000",
+        "250000",
         "--frame-rows",
         "20000",
         "--limit-mb",

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
+from psycopg import sql
 from write_helpers import (
     ENV,
     NOON,
@@ -36,7 +37,7 @@ from bollhav_provider.exceptions import (
     SchemaMismatchError,
 )
 from bollhav_provider.intervals import Interval, Unit
-from bollhav_provider.model import Batch, Column, Environment, Model, TimeChunking
+from bollhav_provider.model import Batch, Column, Environment, Model, Staging, TimeChunking
 
 ID = Column("id", "bigint", primary_key=True)
 AT = Column("at", "timestamptz", partition_on=True)
@@ -101,8 +102,8 @@ def test_recreate_makes_the_table_as_it_is_declared_and_keeps_grants(conn: psyco
     write(conn, model, [{"id": 1, "name": "a"}])
     assert rows(conn, model) == [(1, "a")]
     grants = conn.execute(
-        "SELECT grantee, is_grantable FROM information_schema.role_table_grants "
-        "WHERE table_name = 't' AND privilege_type = 'SELECT' AND grantee <> current_user ORDER BY 1"
+        "SELECT grantee, is_grantable FROM information_schema.role_table_grants WHERE table_name = 't' AND "
+        "privilege_type = 'SELECT' AND grantee <> current_user ORDER BY 1"
     ).fetchall()
     assert grants == [("PUBLIC", "NO"), ("reader", "YES")]
     conn.execute("DROP OWNED BY reader; DROP ROLE reader")
@@ -275,8 +276,8 @@ def test_writing_outside_a_transaction_is_refused(conn: psycopg.Connection[Any])
 def test_a_trigger_that_drops_rows_is_noticed(conn: psycopg.Connection[Any]) -> None:
     model = made(conn, ID)
     conn.execute(
-        "CREATE FUNCTION shop.drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
-        "CREATE TRIGGER dropping BEFORE INSERT ON shop.t FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION shop.drop_it()"
+        "CREATE FUNCTION shop.drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';CREATE "
+        "TRIGGER dropping BEFORE INSERT ON shop.t FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION shop.drop_it()"
     )
     with pytest.raises(RowCountError, match="3 rows were sent and PostgreSQL took 2"):
         write(conn, model, [{"id": 1}, {"id": 2}, {"id": 3}])
@@ -328,9 +329,9 @@ def test_units_of_one_transaction_can_be_upserted_one_after_the_other(conn: psyc
 
 def test_partitioned_targets_are_written_like_others(conn: psycopg.Connection[Any]) -> None:
     conn.execute(
-        "CREATE SCHEMA shop; CREATE TABLE shop.t (id bigint NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (id, at)) "
-        "PARTITION BY RANGE (at);"
-        "CREATE TABLE shop.t_2024 PARTITION OF shop.t FOR VALUES FROM ('2024-01-01Z') TO ('2025-01-01Z')"
+        "CREATE SCHEMA shop; CREATE TABLE shop.t (id bigint NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (id, "
+        "at)) PARTITION BY RANGE (at);CREATE TABLE shop.t_2024 PARTITION OF shop.t FOR VALUES FROM ('2024-01-01Z') "
+        "TO ('2025-01-01Z')"
     )
     for mode in ("recreate_partition", "upsert"):
         model = made(conn, ID, Column("at", "timestamptz", partition_on=True, primary_key=True), write_mode=mode)
@@ -458,3 +459,52 @@ def test_concurrent_upserts_of_the_same_keys_neither_fail_nor_lose_rows(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert rows(conn, model, "count(*), count(DISTINCT v)") == [(200, 1)]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "recreate_partition"])
+def test_staging_keeps_the_rows_of_each_unit(conn: psycopg.Connection[Any], mode: str) -> None:
+    conn.execute("DROP SCHEMA IF EXISTS z_bollhav CASCADE")
+    model = made(
+        conn,
+        Column("id", "bigint", primary_key=mode == "upsert"),
+        AT,
+        Column("twice", "bigint", generated="id * 2"),
+        write_mode=mode,
+        staging=Staging(keep=dt.timedelta(days=1)),
+    )
+    assert data.ensure_target(conn, model, ENV) == data.TargetReport(model.identity)
+    assert write(conn, model, frame([1, 2])).rows_changed == 2
+    assert write(conn, model, frame([2])) == WriteStats(
+        1, 1, 0 if mode == "upsert" else 1, 2 if mode.startswith("r") else 0
+    )
+    assert write(conn, model, None).rows_in == 0
+    staged = sql.Identifier("z_bollhav", model.staging_table)
+    kept = conn.execute(
+        sql.SQL("SELECT id, at, bollhav_since, bollhav_until FROM {} ORDER BY bollhav_loaded_at, id").format(staged)
+    )
+    assert kept.fetchall() == [(number, NOON, SINCE, UNTIL) for number in (1, 2, 2)]
+    conn.execute(sql.SQL("UPDATE {} SET bollhav_loaded_at = now() - interval '2 days'").format(staged))
+    write(conn, model, frame([9]))
+    assert conn.execute(sql.SQL("SELECT id FROM {}").format(staged)).fetchall() == [(9,)]
+
+
+def test_the_staging_table_follows_the_target(conn: psycopg.Connection[Any]) -> None:
+    conn.execute("DROP SCHEMA IF EXISTS z_bollhav CASCADE")
+    made(conn, ID, write_mode="truncate", staging=Staging())
+    model = made(conn, ID, Column("v", "text"), write_mode="truncate", staging=Staging(), on_schema_change="add")
+    assert write(conn, model, [{"id": 1, "v": "a"}]).rows_written == 1
+    assert rows(conn, model) == [(1, "a")]
+    conn.execute("ALTER TABLE shop.t ALTER v TYPE varchar(5)")
+    changed = model_of(ID, Column("v", "varchar(5)"), write_mode="truncate", staging=Staging())
+    with pytest.raises(SchemaMismatchError, match=r"staging table z_bollhav\..*column 'v' is text .*DROP TABLE"):
+        data.ensure_target(conn, changed, ENV)
+
+
+def test_staged_rows_are_rolled_back_with_the_unit(conn: psycopg.Connection[Any]) -> None:
+    conn.execute("DROP SCHEMA IF EXISTS z_bollhav CASCADE")
+    model = made(conn, ID, write_mode="truncate", staging=Staging())
+    with pytest.raises(RuntimeError), conn.transaction():  # noqa: PT012
+        data.write(conn, model, ENV, WHOLE, [{"id": 1}])
+        raise RuntimeError
+    staged = sql.Identifier("z_bollhav", model.staging_table)
+    assert conn.execute(sql.SQL("SELECT count(*) FROM {}").format(staged)).fetchone() == (0,)

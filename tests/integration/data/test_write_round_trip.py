@@ -185,8 +185,8 @@ def test_random_values_of_every_type_come_back_equal(db: str, mode: str, kind: s
     row = st.fixed_dictionaries({name: st.none() | CASES[name][2] for name in names})
     with connect(db) as conn:
         conn.execute(
-            "CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('sad', 'so so', 'glad');"
-            "CREATE DOMAIN shop.price AS numeric(10,2) CHECK (value >= 0)"
+            "CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('sad', 'so so', 'glad');CREATE DOMAIN shop.price "
+            "AS numeric(10,2) CHECK (value >= 0)"
         )
         data.ensure_target(conn, model, ENV)
         used = 0
