@@ -63,8 +63,8 @@ def ensure_staging(conn: Connection, model: Model, env: Environment, target: Rel
             )
         elif staged.type.display != column.type.display:
             raise SchemaMismatchError(
-                f"{model.full_name}: staging table {table.full_name}: column {column.name!r} is {staged.type} and the target "
-                f"has {column.type}. Remedy: DROP TABLE {table.quoted}; it holds copies only and is made anew."
+                f"{model.full_name}: staging table {table.full_name}: column {column.name!r} is {staged.type} and the "
+                f"target has {column.type}. Remedy: DROP TABLE {table.quoted}; it holds copies only and is made anew."
             )
     return statements
 
@@ -75,7 +75,8 @@ def keep_rows(conn: Connection, model: Model, env: Environment, unit: Unit, colu
     table = staging_table(model, env)
     listed = escaped(names(columns), conn)
     insert = sql.SQL(
-        "INSERT INTO {staging} (bollhav_since, bollhav_until, {columns}) SELECT %(since)s, %(until)s, {columns} FROM {stage}"
+        "INSERT INTO {staging} (bollhav_since, bollhav_until, {columns}) SELECT %(since)s, %(until)s, {columns} "
+        "FROM {stage}"
     ).format(staging=name_of(table), columns=listed, stage=escaped(stage_of(env.table(model.identity)), conn))
     purge = sql.SQL("DELETE FROM {} WHERE bollhav_loaded_at < now() - %(keep)s::interval").format(name_of(table))
     run_all(
