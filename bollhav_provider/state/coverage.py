@@ -143,7 +143,7 @@ def verify(conn: Conn, ref: StateRef) -> Differences:
         "       WHERE state = to_regclass(%(table)s)) i, "
         "     (SELECT {truth}(to_regclass(%(table)s)) AS truth) t, "
         "     (SELECT count(*) AS wrong FROM {true_loads}(to_regclass(%(table)s)) t "
-        "        FULL JOIN (SELECT * FROM {loads} WHERE state = to_regclass(%(table)s)) l USING (wide, block) "
+        "        FULL JOIN (SELECT * FROM {loads} WHERE state = to_regclass(%(table)s)) l USING (level, block) "
         "       WHERE (t.oldest, t.newest) IS DISTINCT FROM (l.oldest, l.newest)) a"
     ).format(
         kept=_function(ref, "kept"),

@@ -28,15 +28,16 @@ CREATE TABLE IF NOT EXISTS @schema@.coverage_head (
     longest interval NOT NULL DEFAULT '0'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
--- The oldest and newest applied_at of the rows that start in a block of time: 2^18 seconds (3 days), and 256 of those
--- (2 years). A row without applied_at counts as loaded in the beginning.
+-- The oldest and newest applied_at of the rows that start in a block of time: of 2^18 seconds (3 days) at level 0, of 64
+-- blocks of the level below at levels 1 (194 days) and 2 (34 years). A row without applied_at counts as loaded in the
+-- beginning.
 CREATE TABLE IF NOT EXISTS @schema@.coverage_loads (
     state regclass NOT NULL,
-    wide boolean NOT NULL,
+    level smallint NOT NULL,
     block integer NOT NULL,
     oldest timestamptz NOT NULL,
     newest timestamptz,
-    PRIMARY KEY (state, wide, block)
+    PRIMARY KEY (state, level, block)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- What open transactions changed; empty whenever none is open.
@@ -130,11 +131,11 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off 
 DECLARE
     found integer[];
 BEGIN
-    INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
-    SELECT rel, w.wide, CASE WHEN w.wide THEN u.block >> 8 ELSE u.block END, min(u.oldest), max(u.newest)
-      FROM unnest(blocks, oldest, newest) u(block, oldest, newest), (VALUES (false), (true)) w(wide)
+    INSERT INTO @schema@.coverage_loads AS l (state, level, block, oldest, newest)
+    SELECT rel, w.level, u.block >> (6 * w.level), min(u.oldest), max(u.newest)
+      FROM unnest(blocks, oldest, newest) u(block, oldest, newest), (VALUES (0), (1), (2)) w(level)
      GROUP BY 2, 3
-        ON CONFLICT (state, wide, block) DO UPDATE
+        ON CONFLICT (state, level, block) DO UPDATE
        SET oldest = least(l.oldest, excluded.oldest), newest = greatest(l.newest, excluded.newest);
     IF again = '{}' THEN
         RETURN;
@@ -151,24 +152,26 @@ BEGIN
                   AND s.since < @schema@.coverage_block_start_1(b.block + 1)
                   AND s.status = ''applied'' AND @schema@.coverage_counts_1(s.since, s.until)) r
           WHERE r.n > 0', rel) INTO found, oldest, newest USING again;
-    DELETE FROM @schema@.coverage_loads l
-     WHERE l.state = rel AND NOT l.wide AND l.block = ANY (again) AND l.block <> ALL (coalesce(found, '{}'));
-    INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
-    SELECT rel, false, u.block, u.oldest, u.newest FROM unnest(found, oldest, newest) u(block, oldest, newest)
-        ON CONFLICT (state, wide, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
-     WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest);
-    DELETE FROM @schema@.coverage_loads l
-     WHERE l.state = rel AND l.wide AND l.block IN (SELECT b >> 8 FROM unnest(again) b)
-       AND NOT EXISTS (SELECT FROM @schema@.coverage_loads n
-                        WHERE n.state = rel AND NOT n.wide AND n.block BETWEEN l.block << 8 AND (l.block << 8) + 255);
-    INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
-    SELECT rel, true, w.block, min(n.oldest), max(n.newest)
-      FROM (SELECT DISTINCT b >> 8 AS block FROM unnest(again) b) w
-      JOIN @schema@.coverage_loads n
-        ON n.state = rel AND NOT n.wide AND n.block BETWEEN w.block << 8 AND (w.block << 8) + 255
-     GROUP BY w.block
-        ON CONFLICT (state, wide, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
-     WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest);
+    FOR height IN 0..2 LOOP
+        IF height > 0 THEN
+            again := ARRAY(SELECT DISTINCT b >> 6 FROM unnest(again) b);
+            SELECT array_agg(g.block), array_agg(g.oldest), array_agg(g.newest) INTO found, oldest, newest
+              FROM (SELECT b.block, min(n.oldest) AS oldest, max(n.newest) AS newest
+                      FROM unnest(again) b(block)
+                      JOIN @schema@.coverage_loads n
+                        ON n.state = rel AND n.level = height - 1
+                       AND n.block BETWEEN b.block << 6 AND (b.block << 6) + 63
+                     GROUP BY b.block) g;
+        END IF;
+        DELETE FROM @schema@.coverage_loads l
+         WHERE l.state = rel AND l.level = height
+           AND l.block = ANY (again) AND l.block <> ALL (coalesce(found, '{}'));
+        INSERT INTO @schema@.coverage_loads AS l (state, level, block, oldest, newest)
+        SELECT rel, height, u.block, u.oldest, u.newest
+          FROM unnest(found, oldest, newest) u(block, oldest, newest)
+            ON CONFLICT (state, level, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
+         WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest);
+    END LOOP;
 END $$;
 
 -- Note what one statement changed. SECURITY DEFINER: a writer with rights on its state table alone must succeed.
@@ -302,19 +305,18 @@ BEGIN
     RETURN coalesce(islands, '{}');
 END $$;
 
--- The narrow blocks as the rows say.
+-- The ages of all blocks as the rows say.
 CREATE OR REPLACE FUNCTION @schema@.coverage_true_loads_1(rel regclass)
-RETURNS TABLE (wide boolean, block integer, oldest timestamptz, newest timestamptz)
+RETURNS TABLE (level smallint, block integer, oldest timestamptz, newest timestamptz)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
-        'WITH narrow AS (
+        'WITH lowest AS (
             SELECT @schema@.coverage_block_1(since) AS block, min(coalesce(applied_at, ''-infinity'')) AS oldest,
                    max(applied_at) AS newest
               FROM %s WHERE status = ''applied'' AND @schema@.coverage_counts_1(since, until) GROUP BY 1)
-         SELECT false, n.block, n.oldest, n.newest FROM narrow n
-         UNION ALL
-         SELECT true, n.block >> 8, min(n.oldest), max(n.newest) FROM narrow n GROUP BY 2', rel);
+         SELECT w.level::smallint, n.block >> (6 * w.level), min(n.oldest), max(n.newest)
+           FROM lowest n, (VALUES (0), (1), (2)) w(level) GROUP BY 1, 2', rel);
 END $$;
 
 -- Replace what is kept of a table by what the rows say. Returns whether they differed. Writers that have not committed
@@ -343,11 +345,11 @@ BEGIN
     WITH truth AS MATERIALIZED (SELECT * FROM @schema@.coverage_true_loads_1(rel)),
     gone AS (
         DELETE FROM @schema@.coverage_loads l
-         WHERE l.state = rel AND (l.wide, l.block) NOT IN (SELECT t.wide, t.block FROM truth t) RETURNING 1
+         WHERE l.state = rel AND (l.level, l.block) NOT IN (SELECT t.level, t.block FROM truth t) RETURNING 1
     ), put AS (
-        INSERT INTO @schema@.coverage_loads AS l (state, wide, block, oldest, newest)
-        SELECT rel, t.wide, t.block, t.oldest, t.newest FROM truth t
-            ON CONFLICT (state, wide, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
+        INSERT INTO @schema@.coverage_loads AS l (state, level, block, oldest, newest)
+        SELECT rel, t.level, t.block, t.oldest, t.newest FROM truth t
+            ON CONFLICT (state, level, block) DO UPDATE SET oldest = excluded.oldest, newest = excluded.newest
          WHERE (l.oldest, l.newest) IS DISTINCT FROM (excluded.oldest, excluded.newest) RETURNING 1
     )
     SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM put) INTO n;

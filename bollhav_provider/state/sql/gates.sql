@@ -42,10 +42,14 @@ DECLARE
     low timestamptz;            -- what is asked to be covered
     high timestamptz := e;
     edge timestamptz;
-    rest timestamptz;
-    first_block integer;
-    last_block integer;
-    first_wide integer;
+    near timestamptz;
+    far timestamptz;
+    first_0 integer;
+    first_1 integer;
+    first_2 integer;
+    last_0 integer;
+    last_1 integer;
+    last_2 integer;
     a timestamptz;
     b timestamptz;
 BEGIN
@@ -101,35 +105,49 @@ BEGIN
             RETURN;  -- no rows, and nobody says where they would start; or nothing is asked to be covered
         END IF;
         IF scope IN ('latest', 'all') THEN
-            -- whole blocks of time in between, and the rows at both ends
-            first_block := @schema@.coverage_block_1(low) + 1;
-            last_block := CASE WHEN high = 'infinity' THEN 1 << 30 ELSE @schema@.coverage_block_1(high) END;
-            IF first_block >= last_block THEN
-                last_block := first_block;
-                edge := high;
-            ELSE
-                edge := @schema@.coverage_block_start_1(first_block);
-                rest := CASE WHEN high <> 'infinity' THEN @schema@.coverage_block_start_1(last_block) END;
+            -- Whole blocks of time, the larger the better, and the rows at the ends. At the start there are none to look
+            -- at, as a rule: nothing is applied before it.
+            first_0 := -(1 << 24);
+            IF low > (SELECT c.since FROM @schema@.coverage c WHERE c.state = kept ORDER BY c.since LIMIT 1) THEN
+                first_0 := @schema@.coverage_block_1(low) + 1;
+                near := @schema@.coverage_block_start_1(first_0);
             END IF;
-            first_wide := least((first_block + 255) >> 8, last_block >> 8);
+            last_0 := 1 << 24;
+            IF high < 'infinity' THEN
+                last_0 := @schema@.coverage_block_1(high);
+                far := @schema@.coverage_block_start_1(last_0);
+            END IF;
+            IF first_0 >= last_0 THEN
+                last_0 := first_0;
+                near := high;
+                far := NULL;
+            END IF;
+            last_1 := last_0 >> 6;
+            last_2 := last_1 >> 6;
+            first_1 := least((first_0 + 63) >> 6, last_1);
+            first_2 := least((first_1 + 63) >> 6, last_2);
             SELECT count(*) > 0, CASE scope WHEN 'latest' THEN max(l.newest) ELSE nullif(min(l.oldest), '-infinity') END
               INTO selected, loaded
               FROM (SELECT coalesce(r.applied_at, '-infinity') AS oldest, r.applied_at AS newest FROM <table> r
-                     WHERE r.status = 'applied' AND r.since > low - longest AND r.since < edge AND r.until > low
+                     WHERE r.status = 'applied' AND r.since > low - longest AND r.since < near AND r.until > low
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND n.level = 0 AND n.block >= first_0 AND n.block < greatest(first_1 << 6, first_0)
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND n.level = 1 AND n.block >= first_1 AND n.block < greatest(first_2 << 6, first_1)
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND n.level = 2 AND n.block >= first_2 AND n.block < last_2
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND n.level = 1 AND n.block >= greatest(first_1, last_2 << 6) AND n.block < last_1
+                    UNION ALL
+                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                     WHERE n.state = kept AND n.level = 0 AND n.block >= greatest(first_0, last_1 << 6) AND n.block < last_0
                     UNION ALL
                     SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
-                     WHERE r.status = 'applied' AND r.since >= rest AND r.since < high
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND NOT n.wide AND n.block >= first_block
-                       AND n.block < least(last_block, greatest(first_wide << 8, first_block))
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND n.wide AND n.block >= first_wide AND n.block < last_block >> 8
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND NOT n.wide AND n.block >= greatest(first_block, (last_block >> 8) << 8)
-                       AND n.block < last_block) l;
+                     WHERE r.status = 'applied' AND r.since >= far AND r.since < high) l;
         ELSIF scope = 'head' THEN
             -- the row that ends last reaches the end of the last island, or the window's end
             SELECT least(c.until, high) INTO edge FROM @schema@.coverage c
