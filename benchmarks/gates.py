@@ -4,8 +4,8 @@
 
 Each size is one hourly upstream whose rows are all applied, loaded as a plain writer does. The window asked for lies in
 the middle of the history, so that nothing recent helps. What is timed is ``check_gates``: the statement, and the rules
-on its answer. The calls take turns with ``SELECT 1``. Targets: under 4 times that at every size, and the largest
-size under 1.5 times the smallest.
+on its answer. The calls take turns with ``SELECT 1``. Targets: under 4 times that at every size (5 times with a
+freshness), and the largest size under 1.5 times the smallest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ ENV = Environment()
 HOUR = timedelta(hours=1)
 LIMIT = Freshness(timedelta(days=400_000))
 BATCH = 1_000_000
-MAX_RATIO, MAX_GROWTH = 4.0, 1.5
+#: Of a level; a freshness at that level is a second question.
+MAX_RATIO, MAX_RATIO_WITH_FRESHNESS, MAX_GROWTH = 4.0, 5.0, 1.5
+TOGETHER = "three upstreams"
 
 
 def main() -> int:
@@ -105,7 +107,7 @@ def asked(name: str, begin: datetime, size: int) -> dict[str, list[GateRequest]]
         for scope in FreshnessScope:
             limit = Freshness(LIMIT.within, scope=scope)
             found[f"{level.value}, {scope.value}"] = [GateRequest.of(name, level, window, limit)]
-    found["three upstreams"] = [
+    found[TOGETHER] = [
         GateRequest.of(name, level, day)
         for level in (UpstreamContract.ENCAPSULATE, UpstreamContract.THROUGH, UpstreamContract.WHOLE)
     ]
@@ -166,8 +168,9 @@ def report(figures: dict[str, dict[int, dict[str, float]]], sizes: list[int]) ->
     for name, by_size in figures.items():
         growth = by_size[sizes[-1]]["us"] / by_size[sizes[0]]["us"]
         cells = "".join(f"{by_size[size]['us']:>12.0f} us {by_size[size]['ratio']:>5.2f}x" for size in sizes)
-        one = name != "three upstreams"
-        bad = growth > MAX_GROWTH or (one and any(by_size[size]["ratio"] > MAX_RATIO for size in sizes))
+        limit = MAX_RATIO_WITH_FRESHNESS if "," in name else MAX_RATIO
+        slow = name != TOGETHER and any(by_size[size]["ratio"] > limit for size in sizes)
+        bad = growth > MAX_GROWTH or slow
         missed += bad
         print(f"{name:<22}{cells}{growth:>9.2f}x{'  MISSED' if bad else ''}")
     return 1 if missed else 0

@@ -42,8 +42,11 @@ DECLARE
     low timestamptz;            -- what is asked to be covered
     high timestamptz := e;
     edge timestamptz;
+    within boolean;             -- whether anything is applied before `low`
     near timestamptz;
     far timestamptz;
+    oldest timestamptz;
+    newest timestamptz;
     first_0 integer;
     first_1 integer;
     first_2 integer;
@@ -93,61 +96,93 @@ BEGIN
         ELSIF level = 'past' THEN
             high := s;
         END IF;
-        SELECT r.since, r.until INTO row_since, row_until
-          FROM <table> r WHERE r.status <> 'applied' AND r.since < high ORDER BY r.since LIMIT 1;
         start := coalesce(start, begins);
         IF start IS NULL THEN
             SELECT r.since INTO first_since FROM <table> r WHERE r.since IS NOT NULL ORDER BY r.since LIMIT 1;
             start := first_since;
         END IF;
         low := CASE level WHEN 'through' THEN least(start, s) ELSE start END;
+        -- the earliest outstanding row and the last island that starts at or before `low`
+        SELECT o.since, o.until, i.since, i.until, i.since < low OR i.after_another
+          INTO row_since, row_until, a, b, within
+          FROM (SELECT) one
+          LEFT JOIN LATERAL (
+              SELECT r.since, r.until FROM <table> r WHERE r.status <> 'applied' AND r.since < high
+               ORDER BY r.since LIMIT 1) o ON true
+          LEFT JOIN LATERAL (
+              SELECT c.since, c.until, EXISTS (SELECT FROM @schema@.coverage p
+                                                WHERE p.state = kept AND p.since < c.since) AS after_another
+                FROM @schema@.coverage c WHERE c.state = kept AND c.since <= low ORDER BY c.since DESC LIMIT 1) i ON true;
         IF low IS NULL OR low >= high THEN
             RETURN;  -- no rows, and nobody says where they would start; or nothing is asked to be covered
         END IF;
         IF scope IN ('latest', 'all') THEN
-            -- Whole blocks of time, the larger the better, and the rows at the ends. At the start there are none to look
-            -- at, as a rule: nothing is applied before it.
-            first_0 := -(1 << 24);
-            IF low > (SELECT c.since FROM @schema@.coverage c WHERE c.state = kept ORDER BY c.since LIMIT 1) THEN
+            -- Whole blocks of time, the larger the better, and the rows at the ends. Three queries, because each branch of
+            -- one costs although it finds nothing: as a rule nothing is applied before the start.
+            IF within IS NOT TRUE AND level = 'whole' THEN
+                SELECT max(n.newest), min(n.oldest) INTO newest, oldest
+                  FROM @schema@.coverage_loads n WHERE n.state = kept AND n.level = 2;
+            ELSIF within IS NOT TRUE THEN
+                last_0 := @schema@.coverage_block_1(high);
+                SELECT max(l.newest), min(l.oldest) INTO newest, oldest
+                  FROM (SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 2 AND n.block < last_0 >> 12
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 1
+                           AND n.block >= (last_0 >> 12) << 6 AND n.block < last_0 >> 6
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 0 AND n.block >= (last_0 >> 6) << 6 AND n.block < last_0
+                        UNION ALL
+                        SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
+                         WHERE r.status = 'applied'
+                           AND r.since >= @schema@.coverage_block_start_1(last_0) AND r.since < high) l;
+            ELSE
                 first_0 := @schema@.coverage_block_1(low) + 1;
                 near := @schema@.coverage_block_start_1(first_0);
+                last_0 := 1 << 24;
+                IF high < 'infinity' THEN
+                    last_0 := @schema@.coverage_block_1(high);
+                    far := @schema@.coverage_block_start_1(last_0);
+                END IF;
+                IF first_0 >= last_0 THEN
+                    last_0 := first_0;
+                    near := high;
+                    far := NULL;
+                END IF;
+                last_1 := last_0 >> 6;
+                last_2 := last_1 >> 6;
+                first_1 := least((first_0 + 63) >> 6, last_1);
+                first_2 := least((first_1 + 63) >> 6, last_2);
+                SELECT max(l.newest), min(l.oldest) INTO newest, oldest
+                  FROM (SELECT coalesce(r.applied_at, '-infinity') AS oldest, r.applied_at AS newest FROM <table> r
+                         WHERE r.status = 'applied' AND r.since > low - longest AND r.since < near AND r.until > low
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 0
+                           AND n.block >= first_0 AND n.block < greatest(first_1 << 6, first_0)
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 1
+                           AND n.block >= first_1 AND n.block < greatest(first_2 << 6, first_1)
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 2 AND n.block >= first_2 AND n.block < last_2
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 1
+                           AND n.block >= greatest(first_1, last_2 << 6) AND n.block < last_1
+                        UNION ALL
+                        SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
+                         WHERE n.state = kept AND n.level = 0
+                           AND n.block >= greatest(first_0, last_1 << 6) AND n.block < last_0
+                        UNION ALL
+                        SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
+                         WHERE r.status = 'applied' AND r.since >= far AND r.since < high) l;
             END IF;
-            last_0 := 1 << 24;
-            IF high < 'infinity' THEN
-                last_0 := @schema@.coverage_block_1(high);
-                far := @schema@.coverage_block_start_1(last_0);
-            END IF;
-            IF first_0 >= last_0 THEN
-                last_0 := first_0;
-                near := high;
-                far := NULL;
-            END IF;
-            last_1 := last_0 >> 6;
-            last_2 := last_1 >> 6;
-            first_1 := least((first_0 + 63) >> 6, last_1);
-            first_2 := least((first_1 + 63) >> 6, last_2);
-            SELECT count(*) > 0, CASE scope WHEN 'latest' THEN max(l.newest) ELSE nullif(min(l.oldest), '-infinity') END
-              INTO selected, loaded
-              FROM (SELECT coalesce(r.applied_at, '-infinity') AS oldest, r.applied_at AS newest FROM <table> r
-                     WHERE r.status = 'applied' AND r.since > low - longest AND r.since < near AND r.until > low
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND n.level = 0 AND n.block >= first_0 AND n.block < greatest(first_1 << 6, first_0)
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND n.level = 1 AND n.block >= first_1 AND n.block < greatest(first_2 << 6, first_1)
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND n.level = 2 AND n.block >= first_2 AND n.block < last_2
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND n.level = 1 AND n.block >= greatest(first_1, last_2 << 6) AND n.block < last_1
-                    UNION ALL
-                    SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
-                     WHERE n.state = kept AND n.level = 0 AND n.block >= greatest(first_0, last_1 << 6) AND n.block < last_0
-                    UNION ALL
-                    SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
-                     WHERE r.status = 'applied' AND r.since >= far AND r.since < high) l;
+            selected := oldest IS NOT NULL;
+            loaded := CASE scope WHEN 'latest' THEN newest ELSE nullif(oldest, '-infinity') END;
         ELSIF scope = 'head' THEN
             -- the row that ends last reaches the end of the last island, or the window's end
             SELECT least(c.until, high) INTO edge FROM @schema@.coverage c
@@ -159,8 +194,10 @@ BEGIN
              ORDER BY w.until DESC, w.applied_at DESC NULLS LAST LIMIT 1;
         END IF;
     END IF;
-    SELECT c.since, c.until INTO a, b FROM @schema@.coverage c
-     WHERE c.state = kept AND c.since <= low ORDER BY c.since DESC LIMIT 1;
+    IF level = 'encapsulate' THEN
+        SELECT c.since, c.until INTO a, b FROM @schema@.coverage c
+         WHERE c.state = kept AND c.since <= low ORDER BY c.since DESC LIMIT 1;
+    END IF;
     IF b > low THEN
         islands := ARRAY[a, b];
         IF b >= high OR (level = 'whole' AND b >= ends::timestamptz) THEN
