@@ -313,7 +313,7 @@ class _Planner:
         if self._model.is_windowless or not has_state(self._conn, ref):
             return IntervalSet(())
         try:
-            return state.coverage.truth(self._conn, ref)
+            return state.coverage.islands(self._conn, ref)
         except _NO_LIBRARY:
             return IntervalSet(())
 

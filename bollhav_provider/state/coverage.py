@@ -101,17 +101,22 @@ def install_all(conn: Conn, env: Environment, full_names: Iterable[str] | None =
         By full name, whether the islands are kept.
     """
     query = sql.SQL(
-        "SELECT l.full_name, l.state_schema, l.state_table FROM {} l "
-        "WHERE CASE WHEN l.state_schema IS NOT NULL AND l.state_table IS NOT NULL "
-        "THEN to_regclass(format('%%I.%%I', l.state_schema, l.state_table)) END IS NOT NULL "
-        "AND (%s::text[] IS NULL OR l.full_name = ANY(%s)) ORDER BY 1"
-    ).format(sql.Identifier(env.state_schema, "library"))
+        "SELECT t.full_name, t.state_table, {}(t.rel) AND to_regproc({}(t.rel::text)) IS NOT NULL "
+        "FROM (SELECT l.full_name, l.state_table, "
+        "             to_regclass(format('%%I.%%I', l.state_schema, l.state_table)) AS rel "
+        "      FROM {} l WHERE l.state_schema = %s AND (%s::text[] IS NULL OR l.full_name = ANY(%s)) OFFSET 0) t "
+        "WHERE t.rel IS NOT NULL ORDER BY 1"
+    ).format(
+        sql.Identifier(env.state_schema, "coverage_kept_1"),
+        function(env.state_schema, "gate_reader_name", "gates.sql"),
+        sql.Identifier(env.state_schema, "library"),
+    )
     names = None if full_names is None else list(full_names)
-    done: dict[str, bool] = {}
-    for full_name, schema, table in conn.execute(query, (names, names)).fetchall():
-        if schema == env.state_schema:
-            done[full_name] = install(conn, StateRef(schema, table, full_name))
-    return done
+    rows = conn.execute(query, (env.state_schema, names, names)).fetchall()
+    return {
+        full_name: kept or install(conn, StateRef(env.state_schema, table, full_name))
+        for full_name, table, kept in rows
+    }
 
 
 def islands(conn: Conn, ref: StateRef) -> IntervalSet:
@@ -229,7 +234,11 @@ def _index(conn: Conn, ref: StateRef, size: int, present: list[str]) -> None:
             with conn.transaction():
                 conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
                 conn.execute(statement)
-    except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation, psycopg.errors.LockNotAvailable) as exc:
+    except (
+        psycopg.errors.DuplicateTable,
+        psycopg.errors.UniqueViolation,
+        psycopg.errors.LockNotAvailable,
+    ) as exc:
         log.info("%s: index %s is left for later (%s)", ref.full_name, name, str(exc).strip().splitlines()[0])
 
 
