@@ -112,8 +112,23 @@ def to_interval(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule
     unit = str(dtype.time_unit)
     checks = _finer(e.to_physical(), _PER_MICROSECOND[unit], target, rule)
     out = _microseconds(e, unit)
-    text = pl.concat_str(out.to_physical().cast(pl.String), pl.lit(" microseconds"))
-    return Value(text=text, binary=out, checks=tuple(checks))
+    return Value(text=_clock(out.to_physical()), binary=out, checks=tuple(checks))
+
+
+def _clock(count: pl.Expr) -> pl.Expr:
+    """Microseconds as ``-30:15:00.000001``: hours are never made days, and all servers read it in full length."""
+    size = count.abs()
+    parts = [
+        pl.when(count < 0).then(pl.lit("-")).otherwise(pl.lit("")),
+        (size // 3_600_000_000).cast(pl.String),
+        pl.lit(":"),
+        (size // 60_000_000 % 60).cast(pl.String).str.zfill(2),
+        pl.lit(":"),
+        (size // 1_000_000 % 60).cast(pl.String).str.zfill(2),
+        pl.lit("."),
+        (size % 1_000_000).cast(pl.String).str.zfill(6),
+    ]
+    return pl.concat_str(parts)
 
 
 def _microseconds(e: pl.Expr, unit: str) -> pl.Expr:
