@@ -6,6 +6,7 @@ is. The caller of the protocol's methods owns and closes what it gets.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -124,10 +125,23 @@ def _prepare_session(conn: psycopg.Connection[Any], options: ConnectOptions) -> 
         wanted.append(("statement_timeout", f"{options.statement_timeout}s"))
     if options.lock_timeout:
         wanted.append(("lock_timeout", f"{options.lock_timeout}s"))
+    _notice_lost_clients(conn)
     if wanted == [("TimeZone", "UTC")] and conn.info.parameter_status("TimeZone") in ("UTC", "Etc/UTC"):
         return
     calls = ", ".join("pg_catalog.set_config(%s, %s, false)" for _ in wanted)
     conn.execute(f"SELECT {calls}", [part for pair in wanted for part in pair], prepare=False)
+
+
+def _notice_lost_clients(conn: psycopg.Connection[Any]) -> None:
+    """Let the server stop what a worker that was killed had it do.
+
+    A server process that is busy, or waits for a lock, does not look at its client otherwise: it would go
+    on to the end of its statement, holding the unit's lock, for a commit that nobody asks for any more.
+    """
+    if conn.info.server_version >= 140000:
+        # Not every platform that a server runs on can look.
+        with contextlib.suppress(psycopg.errors.InvalidParameterValue):
+            conn.execute("SET client_connection_check_interval TO '5s'", prepare=False)
 
 
 def _heals(exc: psycopg.OperationalError) -> bool:
