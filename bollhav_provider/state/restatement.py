@@ -27,13 +27,38 @@ _THROUGH = UpstreamContract.THROUGH.value
 _EXACT = UpstreamContract.EXACT.value
 _EXISTS = UpstreamContract.EXISTS.value
 
-#: Which rows ``u`` of an upstream the gate of ``m`` selects. A windowless unit reads everything.
-_SELECTED: dict[str, LiteralString] = {
-    _EXACT: "(m.since IS NULL OR (u.since = m.since AND u.until = m.until))",
-    UpstreamContract.ENCAPSULATE.value: "(m.since IS NULL OR (u.since < m.until AND u.until > m.since))",
-    _THROUGH: "(m.since IS NULL OR u.since < m.until)",
-    _WHOLE: "true",
+#: Rows ``m`` of {mine} older than some row ``u`` of {theirs} that their gate selects. Each reads either table once,
+#: or a range of its index for each row: a model's whole history is compared.
+_OLDER: dict[str, LiteralString] = {
+    _EXACT: (
+        "SELECT m.since, m.until FROM {mine} m JOIN {theirs} u ON u.since = m.since AND u.until = m.until "
+        "WHERE m.status = 'applied' AND u.status = 'applied' AND u.applied_at > m.applied_at"
+    ),
+    # no row is longer than the longest, so that the search stays near the window
+    UpstreamContract.ENCAPSULATE.value: (
+        "SELECT m.since, m.until FROM {mine} m WHERE m.status = 'applied' AND EXISTS (SELECT FROM {theirs} u "
+        "WHERE u.status = 'applied' AND u.applied_at > m.applied_at AND u.since < m.until AND u.until > m.since "
+        "AND u.since > m.since - (SELECT make_interval(secs => max(extract(epoch FROM l.until - l.since))::float8) "
+        "FROM {theirs} l WHERE l.status = 'applied' AND isfinite(l.since) AND isfinite(l.until)))"
+    ),
+    # the newest load so far, in order of time; a window that ends where a row starts does not read it
+    _THROUGH: (
+        "SELECT r.since, r.until FROM (SELECT e.*, max(e.loaded) OVER (ORDER BY e.at, e.loaded NULLS FIRST) AS newest "
+        "FROM (SELECT u.since AS at, u.applied_at AS loaded, NULL::timestamptz AS since, NULL::timestamptz AS until, "
+        "NULL::timestamptz AS applied_at FROM {theirs} u WHERE u.status = 'applied' AND u.since IS NOT NULL "
+        "UNION ALL SELECT m.until, NULL, m.since, m.until, m.applied_at FROM {mine} m "
+        "WHERE m.status = 'applied' AND m.since IS NOT NULL) e) r WHERE r.newest > r.applied_at"
+    ),
+    _WHOLE: (
+        "SELECT m.since, m.until FROM {mine} m WHERE m.status = 'applied' AND m.applied_at < "
+        "(SELECT max(u.applied_at) FROM {theirs} u WHERE u.status = 'applied')"
+    ),
 }
+#: A windowless unit reads everything, whatever the level.
+_OLDER_WINDOWLESS: LiteralString = (
+    " UNION ALL SELECT m.since, m.until FROM {mine} m WHERE m.status = 'applied' AND m.since IS NULL "
+    "AND m.applied_at < (SELECT max(u.applied_at) FROM {theirs} u WHERE u.status = 'applied')"
+)
 
 
 #: Which windows ``w`` that are loaded again concern a row ``m``.
@@ -148,7 +173,7 @@ def edges(found: Iterable[LibraryEntry], env: Environment) -> list[Edge]:
             upstream = _in_environment(str(item.get("name")), suffix)
             if upstream in by_name and by_name[upstream].ref is not None and entry.ref is not None:
                 links.append(Edge(upstream, entry.full_name, str(item["contract"]).lower()))
-    return [link for link in links if link.level in _SELECTED]
+    return [link for link in links if link.level in _OLDER]
 
 
 def _in_environment(name: str, suffix: str) -> str:
@@ -162,11 +187,10 @@ def _in_environment(name: str, suffix: str) -> str:
 def _older(conn: Conn, mine: StateRef | None, theirs: StateRef | None, level: str) -> list[Unit]:
     assert mine is not None
     assert theirs is not None
-    query = sql.SQL(
-        "SELECT m.since, m.until FROM {mine} m WHERE m.status = 'applied' AND EXISTS (SELECT FROM {theirs} u "
-        "WHERE u.status = 'applied' AND u.applied_at > m.applied_at AND {selected})"
-    ).format(mine=mine.ident, theirs=theirs.ident, selected=sql.SQL(_SELECTED[level]))
-    return _units(conn, query, {})
+    parts = [sql.SQL(_OLDER[level]), sql.SQL("" if level == _WHOLE else _OLDER_WINDOWLESS)]
+    return _units(
+        conn, sql.Composed([part.format(mine=mine.ident, theirs=theirs.ident) for part in parts]), {}
+    )
 
 
 def _reached(conn: Conn, ref: StateRef | None, affected: _Affected, level: str) -> list[Unit]:
