@@ -32,7 +32,7 @@ from bollhav_provider.testing.postgres import PostgresServer
 
 ENV = Environment()
 HOUR = timedelta(hours=1)
-LIMIT = Freshness(timedelta(days=400_000))
+LIMIT = Freshness(timedelta(days=3650))
 BATCH = 1_000_000
 #: Of a level; a freshness at that level is a second question.
 MAX_RATIO, MAX_RATIO_WITH_FRESHNESS, MAX_GROWTH = 4.0, 5.0, 1.5
