@@ -1,7 +1,7 @@
 """All errors of the provider, one tree.
 
-Each error is built from structured arguments, which stay readable as attributes, and its text names the model, the field
-or column, the value, the rule and the remedy. Whether trying again can help is part of the type: ``retryable``.
+Each error is built from structured arguments, which stay readable as attributes, and its text names the model, the
+field or column, the value, the rule and the remedy. Whether trying again can help is part of the type: ``retryable``.
 """
 
 from __future__ import annotations
@@ -84,6 +84,32 @@ class ModelLockedError(StateError):
     """Another run holds the model-wide lock of ``State(allow_concurrent_runs=False)``."""
 
     retryable = True
+
+
+class UnitBusyError(StateError):
+    """A unit is still held by a worker that is probably dead; its lease has to end first.
+
+    Attributes:
+        model: the model's full name.
+        unit: the window.
+        owner: who holds it.
+        until: when its lease ends unless it is renewed, ISO 8601 in UTC; empty when it has none.
+    """
+
+    retryable = True
+
+    def __init__(self, model: str, unit: str, owner: str, until: str, held: str, waited: float) -> None:
+        self.model, self.unit, self.owner, self.until = model, unit, owner, until
+        ends = f"its lease ends at {until} unless it is renewed" if until else "it has no lease"
+        super().__init__(
+            f"{model} {unit}: {held} ({owner}) still holds the unit: {ends}; waited {waited:.0f} s. Remedy: let the "
+            "task be retried after that, end that process if it still runs, or allow a longer wait with the option "
+            "busy_timeout."
+        )
+        self._arguments = (model, unit, owner, until, held, waited)
+
+    def __reduce__(self) -> tuple[type[UnitBusyError], tuple[str, str, str, str, str, float]]:
+        return type(self), self._arguments
 
 
 class LeaseLostError(StateError):

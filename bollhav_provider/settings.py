@@ -164,6 +164,12 @@ OPTIONS: tuple[Option, ...] = (
         "How long a unit's claim lasts unrenewed; 0 for what the model says.",
     ),
     Option(
+        "busy_timeout",
+        _whole_number(0),
+        90,
+        "Seconds that a retry waits for a unit that its own dead try still holds, before it fails to be retried again.",
+    ),
+    Option(
         "advisory_locks",
         _one_of(*LOCK_MODES),
         "auto",
@@ -230,6 +236,7 @@ class Settings:
     only: bool = False
     cascade: bool = False
     lease_seconds: int = 0
+    busy_timeout: int = 90
     advisory_locks: str = "auto"
     prepared_statements: bool = True
     max_map_length: int = 1024

@@ -88,7 +88,8 @@ class ExecuteOperator(ModelOperator):
             outcomes, closed = self._work(context, connections, spec, todo)
         if closed and self.when_closed == "wait":
             self._wait_for(spec, closed)
-        if not any(outcome.applied for outcome in outcomes) and (closed or outcomes) and not _is_retry(context):
+        retried = _is_retry(context)
+        if not any(_counts(outcome, retried) for outcome in outcomes) and (closed or outcomes):
             reasons = sorted({outcome.reason for outcome in outcomes} | ({"a gate is closed"} if closed else set()))
             raise AirflowSkipException("; ".join(reasons))
         self._tell(context, spec, outcomes)
@@ -216,8 +217,7 @@ class ExecuteOperator(ModelOperator):
         if self.asset is None:
             return
         retried = _is_retry(context)
-        # What an earlier try of this task committed was never told: only a successful task emits events.
-        units = [outcome.unit for outcome in outcomes if outcome.applied or retried]
+        units = [outcome.unit for outcome in outcomes if _counts(outcome, retried)]
         windows = [unit.window for unit in units if unit.window is not None]
         extra: dict[str, Any] = {"model": self.model.full_name, "run_id": str(spec.run.run_id)}
         if windows:
@@ -233,6 +233,15 @@ def _is_retry(context: Mapping[str, Any]) -> bool:
     """Whether an earlier try of this task, since it was last cleared, may have committed something."""
     ti = context.get("ti")
     return ti is not None and int(ti.try_number) > first_clear(context) + 1
+
+
+def _counts(outcome: UnitOutcome, retried: bool) -> bool:
+    """Whether this task may say of a unit that it is there.
+
+    What an earlier try of it committed was never told: only a successful task emits events. A unit that somebody else
+    has, or that has no row any more, is not there at all as far as anybody knows.
+    """
+    return outcome.applied or (retried and outcome.present)
 
 
 def _pointless(exc: Exception) -> bool:

@@ -45,6 +45,8 @@ class UnitOutcome:
         reason: why it was skipped; empty otherwise.
         stats: what was moved.
         warnings: checks of severity ``warn``, an empty result, a failure after the commit.
+        before: of a skipped unit, whether it is applied already, by an earlier try or by somebody else. Else it is not
+            known to be there.
     """
 
     unit: Unit
@@ -52,15 +54,22 @@ class UnitOutcome:
     reason: str = ""
     stats: UnitStats = field(default_factory=UnitStats)
     warnings: tuple[str, ...] = ()
+    before: bool = False
 
     @property
     def applied(self) -> bool:
         return self.status == "applied"
 
+    @property
+    def present(self) -> bool:
+        """Whether the unit is applied, now or since before."""
+        return self.applied or self.before
+
     def to_json(self) -> dict[str, Any]:
         return {
             "unit": self.unit.to_json(),
             "status": self.status,
+            "before": self.before,
             "reason": self.reason,
             "stats": self.stats.to_json(),
             "warnings": list(self.warnings),

@@ -63,6 +63,7 @@ class RunSpec:
         cascade: reset and run the windows downstream too.
         reason: why windows are marked or reset by hand, for the record.
         lease: how long a claim lasts without being renewed; None for what the model's state says.
+        busy_timeout: how long a unit is waited for that a worker which is over still holds.
         advisory_locks: ``auto``, ``on`` or ``off``: the session lock beside the lease.
     """
 
@@ -79,6 +80,7 @@ class RunSpec:
     cascade: bool = False
     reason: str | None = None
     lease: timedelta | None = None
+    busy_timeout: timedelta = timedelta(seconds=90)
     advisory_locks: str = "auto"
 
     def __post_init__(self) -> None:
@@ -108,6 +110,7 @@ class RunSpec:
             only=settings.only,
             cascade=settings.cascade,
             lease=settings.lease,
+            busy_timeout=timedelta(seconds=settings.busy_timeout),
             advisory_locks=settings.advisory_locks,
         )
 
@@ -131,6 +134,7 @@ class RunSpec:
             "cascade": self.cascade,
             "reason": self.reason,
             "lease_seconds": self.lease.total_seconds() if self.lease else None,
+            "busy_seconds": self.busy_timeout.total_seconds(),
             "advisory_locks": self.advisory_locks,
         }
 
@@ -152,5 +156,6 @@ class RunSpec:
             cascade=bool(value.get("cascade", False)),
             reason=value.get("reason"),
             lease=timedelta(seconds=lease) if lease else None,
+            busy_timeout=timedelta(seconds=value.get("busy_seconds", 90)),
             advisory_locks=value.get("advisory_locks", "auto"),
         )

@@ -23,6 +23,7 @@ from bollhav_provider.run.lanes import Lanes
 from bollhav_provider.run.lookups import inputs_of
 from bollhav_provider.run.results import UnitOutcome, UnitStats
 from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.run.taking import take
 from bollhav_provider.run.work import Work, Written
 from bollhav_provider.state import outcome as outcomes
 
@@ -85,6 +86,7 @@ class Worker:
             ``applied``, or ``skipped`` with the reason when there is nothing for this worker to do.
 
         Raises:
+            UnitBusyError: a worker that is over, an earlier try of this task for instance, still holds the unit.
             GateClosedError: an upstream is not ready; the row is ``blocked`` and says so.
             HardGateError: a gate that can never open as declared; the row is ``blocked``.
             LeaseLostError: the claim was lost meanwhile; nothing was committed.
@@ -99,17 +101,10 @@ class Worker:
         if not self.model.is_tracked or self.spec.state_disabled:
             written = self._without_state(work)
         else:
-            claim = state.claim(
-                self._lanes.state,
-                self.model,
-                self.spec.env,
-                unit,
-                self.spec.run,
-                self._lease,
-                locks=self.spec.advisory_locks,
-            )
-            if claim is None:
-                return UnitOutcome(unit, "skipped", "it is applied already, or another worker has it")
+            claim = take(self._lanes, self.model, self.spec, unit, self._lease)
+            if isinstance(claim, state.Refusal):
+                logger.info("%s %s: skipped: %s", self.model.full_name, unit.label, claim.reason)
+                return UnitOutcome(unit, "skipped", claim.reason, before=claim.outcome == "applied")
             written = self._with_state(work, claim)
         stats = UnitStats(
             written.rows_in,

@@ -6,7 +6,7 @@ Functions take psycopg connections in autocommit and open their own transactions
 from __future__ import annotations
 
 from bollhav_provider.state import coverage, reasons
-from bollhav_provider.state.claims import Claim, Refusal, claim, renew, try_claim, unlock, unlock_model
+from bollhav_provider.state.claims import Claim, Holder, Refusal, claim, renew, try_claim, unlock, unlock_model
 from bollhav_provider.state.clock import db_now
 from bollhav_provider.state.flexible import prune
 from bollhav_provider.state.gate_types import GateReport, GateRequest, GateRequests, GateResult
@@ -33,6 +33,7 @@ __all__ = [
     "GateRequests",
     "GateResult",
     "GateWatch",
+    "Holder",
     "LibraryEntry",
     "Reconciled",
     "Refusal",

@@ -10,20 +10,19 @@ moment later, so there it is only looked at.
 from __future__ import annotations
 
 import logging
-import os
 import random
-import socket
 import time
-import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, cast
+from uuid import UUID
 
 from psycopg import sql
 
 from bollhav_provider.exceptions import ConfigurationError, LeaseLostError, ModelLockedError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.state.clock import utc
+from bollhav_provider.state.owners import new_owner
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
 from bollhav_provider.state.schema import function
 from bollhav_provider.state.single import grows
@@ -43,7 +42,6 @@ LOCKS: tuple[Locks, ...] = ("auto", "on", "off")
 _LOCK_TRIES = 4
 _LOCK_PAUSE = 0.02
 
-_HOST = socket.gethostname()
 FILE = "claims.sql"
 
 
@@ -79,6 +77,37 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a unit that somebody else wants.
+
+    Attributes:
+        owner: the claim's owner.
+        run_id, task_id, try_number: which run, task and try.
+        gone: the claim came with a session lock and the session that held it is over: its worker is dead, or lost
+            its connection. False says nothing where there is no session lock (a transaction pooler).
+    """
+
+    owner: str
+    run_id: UUID
+    task_id: str | None
+    try_number: int | None
+    gone: bool
+
+    def precedes(self, run: RunKey) -> bool:
+        """Return whether this is an earlier try of the very task that ``run`` names.
+
+        Such a try is over as far as the scheduler knows: it starts the next one only then.
+        """
+        return (
+            self.run_id == run.run_id
+            and self.task_id == run.task_id
+            and self.try_number is not None
+            and run.try_number is not None
+            and self.try_number < run.try_number
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a unit could not be claimed.
 
@@ -88,11 +117,13 @@ class Refusal:
             ``overlap``: a unit that overlaps it is being worked on.
         detail: who, or which.
         lease_until: when the lease of a busy unit ends unless it is renewed, by the database's clock.
+        holder: who has it, as far as a row says.
     """
 
     outcome: Literal["applied", "missing", "busy", "locked", "overlap"]
     detail: str = ""
     lease_until: datetime | None = None
+    holder: Holder | None = None
 
     @property
     def final(self) -> bool:
@@ -150,30 +181,40 @@ def try_claim(
     lease: timedelta | None = None,
     *,
     locks: str = "auto",
+    over: str | None = None,
 ) -> Claim | Refusal:
-    """As :func:`claim`, but say why not: a retry whose first try died has to wait for that one's lease to end."""
+    """As :func:`claim`, but say why not: a retry whose first try died has to wait for that one's lease to end.
+
+    Args:
+        over: owner of a claim that the caller knows to be over (see :class:`Holder`). Its lease is not waited for when
+            the session that held the unit's lock for it is gone too. Whatever is left of that worker is fenced by the
+            attempt number, like after any take-over.
+    """
     if locks not in LOCKS:
         raise ConfigurationError(f"advisory locks: {locks!r} is none of {', '.join(LOCKS)}.")
     ref = StateRef.of(model, env)
     state = model.state
     exclusive = state is not None and not state.allow_concurrent_runs
     lease = lease or timedelta(seconds=state.lease_seconds if state is not None else 60)
-    owner = f"{_HOST}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+    owner = new_owner()
     key = ref.unit_key(unit)
     model_key = ref.full_name if exclusive else None
     shape = "single" if grows(model) else "flexible" if model.is_flexible else "grid"
     values = (
         ref.table, ref.full_name, model.temporality.value, key, model_key, shape, unit.since, unit.until,
         owner, lease, run.run_id, run.who, run.dag_id, run.airflow_run_id, run.task_id, run.try_number,
-        conn.info.backend_pid, locks,
+        conn.info.backend_pid, locks, over,
     )  # fmt: skip
-    query = sql.SQL("SELECT outcome, id, attempt, lease_until, lock_pid, detail FROM {}({})").format(
+    query = sql.SQL(
+        "SELECT outcome, id, attempt, lease_until, lock_pid, detail, gone, holder_owner, holder_run, holder_task, "
+        "holder_try FROM {}({})"
+    ).format(
         function(ref.schema, "claim", FILE), sql.SQL(", ").join([sql.Placeholder()] * len(values))
     )
     for attempt in range(1, _LOCK_TRIES + 1):
         row = conn.execute(query, values).fetchone()
         assert row is not None
-        outcome, row_id, number, lease_until, lock_pid, detail = row
+        outcome, row_id, number, lease_until, lock_pid, detail, gone, held_by, *which = row
         if outcome == "locked" and detail in ("pending", "blocked", "error") and attempt < _LOCK_TRIES:
             # the holder is about to claim it, or only looked
             time.sleep(random.uniform(0.5, 1.5) * _LOCK_PAUSE * attempt)
@@ -190,7 +231,9 @@ def try_claim(
             "Wait for it to end; "
             "the lock of a run that died ends with its lease."
         )
-    return Refusal(outcome, detail or "", utc(lease_until) if lease_until is not None else None)
+    run_id, task_id, try_number = which
+    holder = Holder(held_by, run_id, task_id, try_number, bool(gone)) if held_by is not None else None
+    return Refusal(outcome, detail or "", utc(lease_until) if lease_until is not None else None, holder)
 
 
 _EXPLAINED = {

@@ -128,6 +128,7 @@ STATE = Shape(
         Col.same("owner", "TEXT"),
         Col.same("lease_until", "TIMESTAMPTZ"),
         Col.same("started_at", "TIMESTAMPTZ"),
+        Col.same("lock_pid", "INTEGER"),
         # ours: what the last attempt did, and who it was
         Col.same("duration", "INTERVAL"),
         Col.same("rows_in", "BIGINT"),

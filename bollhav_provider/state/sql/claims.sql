@@ -59,17 +59,26 @@ END $$;
 --   p_client_pid  the server process that the client believes it talks to; a pooler makes it another one
 --   p_locks       auto | on | off
 --   p_shape       grid | flexible | single (one row that grows with its range)
+--   p_over        an owner that the caller knows to be over: its lease is not waited for when the session that held
+--                 the unit's lock for it is gone as well. Its attempt is fenced like that of any other that was taken over
 -- outcome: claimed, or why not: locked busy applied missing overlap model_locked.
+-- holder_*: who stands in the way; gone: its claim came with a session lock, and that session is over.
 CREATE OR REPLACE FUNCTION @schema@.claim_@digest@(
   p_table text, p_full_name text, p_temporality text, p_key text, p_model_key text, p_shape text,
   p_since timestamptz, p_until timestamptz,
   p_owner text, p_lease interval, p_run_id uuid, p_who text, p_dag_id text, p_airflow_run_id text, p_task_id text,
-  p_try_number integer, p_client_pid integer, p_locks text)
-RETURNS TABLE (outcome text, id bigint, attempt bigint, lease_until timestamptz, lock_pid integer, detail text)
+  p_try_number integer, p_client_pid integer, p_locks text, p_over text)
+RETURNS TABLE (outcome text, id bigint, attempt bigint, lease_until timestamptz, lock_pid integer, detail text,
+  holder_owner text, holder_run uuid, holder_task text, holder_try integer, gone boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rel text := format('%I.%I', @schema_literal@, p_table);
   per_session boolean := p_locks = 'on' OR (p_locks = 'auto' AND p_client_pid = pg_backend_pid());
+  look text := format(
+      'SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner, s.lock_pid, s.run_id, s.task_id, s.try_number '
+      'FROM %s s WHERE %s', rel,
+      CASE WHEN p_shape = 'single' THEN 's.since IS NOT NULL ORDER BY s.since, s.until DESC LIMIT 1'
+           WHEN p_since IS NULL THEN 's.since IS NULL' ELSE 's.since = $1 AND s.until = $2' END);
   r record;
   other record;
   model_locked boolean := false;
@@ -77,6 +86,7 @@ BEGIN
   -- A crash of the server may forget a claim: its worker's session is gone then, and whoever claims the unit again has
   -- another owner. So nobody waits for the disk here.
   PERFORM set_config('synchronous_commit', 'off', true);
+  gone := false;
   IF per_session THEN
     IF NOT pg_try_advisory_lock(hashtext(p_key)) THEN
       outcome := 'locked';
@@ -85,9 +95,12 @@ BEGIN
     outcome := 'locked';
   END IF;
   IF outcome = 'locked' THEN
-    EXECUTE format('SELECT s.status FROM %s s WHERE %s', rel,
-                   CASE WHEN p_since IS NULL THEN 's.since IS NULL' ELSE 's.since = $1 AND s.until = $2' END)
-      INTO detail USING p_since, p_until;
+    EXECUTE look INTO r USING p_since, p_until;
+    detail := r.status;
+    IF r.status = 'running' THEN
+      lease_until := r.lease_until;
+      holder_owner := r.owner; holder_run := r.run_id; holder_task := r.task_id; holder_try := r.try_number;
+    END IF;
     RETURN NEXT;
     RETURN;
   END IF;
@@ -97,35 +110,35 @@ BEGIN
       -- units of such a model may overlap: their claims are taken one after another
       PERFORM pg_advisory_xact_lock(@lock_class@, hashtext(p_table));
     END IF;
-    IF p_shape = 'single' THEN
-      EXECUTE format('SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner FROM %s s '
-                     'WHERE s.since IS NOT NULL ORDER BY s.since, s.until DESC LIMIT 1 FOR UPDATE', rel) INTO r;
-    ELSIF p_since IS NULL THEN
-      EXECUTE format('SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner FROM %s s '
-                     'WHERE s.since IS NULL FOR UPDATE', rel) INTO r;
-    ELSE
-      EXECUTE format('SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner FROM %s s '
-                     'WHERE s.since = $1 AND s.until = $2 FOR UPDATE', rel) INTO r USING p_since, p_until;
-    END IF;
+    EXECUTE look || ' FOR UPDATE' INTO r USING p_since, p_until;
 
     IF r.id IS NULL THEN
       outcome := 'missing';
     ELSIF r.status = 'applied' THEN
       outcome := 'applied';
     ELSIF r.status = 'running' AND r.lease_until > clock_timestamp() THEN
-      outcome := 'busy';
-      detail := r.owner;
-      lease_until := r.lease_until;
+      gone := r.lock_pid <> pg_backend_pid();    -- the lock is ours now; without one (NULL) the lease alone speaks
+      IF gone IS NOT TRUE OR r.owner IS DISTINCT FROM p_over THEN
+        outcome := 'busy';
+        detail := r.owner;
+        lease_until := r.lease_until;
+        holder_owner := r.owner; holder_run := r.run_id; holder_task := r.task_id; holder_try := r.try_number;
+      END IF;
     END IF;
 
     IF outcome IS NULL AND p_shape = 'flexible' THEN
       FOR other IN EXECUTE format(
-          'SELECT s.since, s.until, s.lease_until, s.owner FROM %s s WHERE s.status = ''running'' '
-          'AND s.since < $2 AND s.until > $1 AND s.id <> $3 ORDER BY s.since', rel)
+          'SELECT s.since, s.until, s.lease_until, s.owner, s.lock_pid, s.run_id, s.task_id, s.try_number FROM %s s '
+          'WHERE s.status = ''running'' AND s.since < $2 AND s.until > $1 AND s.id <> $3 ORDER BY s.since', rel)
           USING p_since, p_until, r.id LOOP
         IF @schema@.in_work_@digest@(other.lease_until, p_full_name, other.since, other.until, false) THEN
           outcome := 'overlap';
           detail := format('[%s, %s) %s', @schema@.iso_@digest@(other.since), @schema@.iso_@digest@(other.until), other.owner);
+          lease_until := other.lease_until;
+          holder_owner := other.owner; holder_run := other.run_id;
+          holder_task := other.task_id; holder_try := other.try_number;
+          gone := other.lock_pid IS NOT NULL
+              AND NOT @schema@.in_work_@digest@(NULL, p_full_name, other.since, other.until, false);
           EXIT;
         END IF;
       END LOOP;
@@ -160,11 +173,11 @@ BEGIN
           '  lease_until = clock_timestamp() + $3, started_at = clock_timestamp(), run_id = $4, who = $5, dag_id = $6, '
           '  airflow_run_id = $7, task_id = $8, try_number = $9, blocked_reason = NULL, applied_at = NULL, '
           '  duration = NULL, rows_in = NULL, rows_written = NULL, rows_changed = NULL, reason = NULL, '
-          '  marked_by = NULL, details = NULL, temporality = $10 '
+          '  marked_by = NULL, details = NULL, temporality = $10, lock_pid = $11 '
           'WHERE s.id = $1 RETURNING s.id, s.attempt, s.lease_until', rel)
         INTO id, attempt, lease_until
         USING r.id, p_owner, p_lease, p_run_id, p_who, p_dag_id, p_airflow_run_id, p_task_id, p_try_number,
-              p_temporality;
+              p_temporality, CASE WHEN per_session THEN pg_backend_pid() END;
       outcome := 'claimed';
     END IF;
   EXCEPTION WHEN OTHERS THEN
@@ -225,7 +238,7 @@ DECLARE
   done record;
 BEGIN
   EXECUTE format(
-      'UPDATE %s s SET status = $4, owner = NULL, lease_until = NULL, '
+      'UPDATE %s s SET status = $4, owner = NULL, lease_until = NULL, lock_pid = NULL, '
       '  applied_at = CASE WHEN $4 = ''applied'' THEN clock_timestamp() END, '
       '  blocked_reason = CASE WHEN $4 = ''blocked'' THEN $5 END, '
       '  reason = CASE WHEN $4 <> ''blocked'' THEN $5 END, '
