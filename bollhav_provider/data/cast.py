@@ -188,7 +188,7 @@ def _to_array(e: pl.Expr, dtype: pl.DataType, target: PhysicalType, rule: Rule) 
 
 
 def _any(e: pl.Expr, broken: pl.Expr) -> pl.Expr:
-    return e.list.eval(broken).list.any().fill_null(False)
+    return ((e.list.len() > 0) & e.list.eval(broken).list.any()).fill_null(False)
 
 
 def _without_nul(e: pl.Expr, rule: Rule) -> tuple[pl.Expr, list[Check]]:

@@ -22,8 +22,9 @@ def array_text(e: pl.Expr, item: pl.Expr, *, quoted: bool) -> pl.Expr:
     if quoted:
         item = item.str.replace_all("\\", "\\\\", literal=True).str.replace_all('"', '\\"', literal=True)
         item = pl.concat_str(pl.lit('"'), item, pl.lit('"')).fill_null("NULL")
-    # An empty list joins to "" and a null one stays null.
-    return pl.concat_str(pl.lit("{"), e.list.eval(item).list.join(","), pl.lit("}"))
+    joined = pl.concat_str(pl.lit("{"), e.list.eval(item).list.join(","), pl.lit("}"))
+    # Said apart, since some versions of polars make one element of a column that has none. A null list stays null.
+    return pl.when(e.list.len() == 0).then(pl.lit("{}")).otherwise(joined)
 
 
 def ragged(e: pl.Expr, inner: pl.DataType) -> tuple[Check, ...]:
