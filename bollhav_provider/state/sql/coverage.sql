@@ -376,10 +376,11 @@ DECLARE
     keeper oid := (SELECT proowner FROM pg_proc WHERE oid = '@schema@.coverage_note_1'::regproc);
     table_owner oid := (SELECT relowner FROM pg_class WHERE oid = rel);
 BEGIN
-    IF NOT (has_table_privilege(rel, 'TRIGGER') AND has_table_privilege('@schema@.coverage_head', 'INSERT, UPDATE')
-            AND has_table_privilege('@schema@.coverage', 'INSERT, UPDATE, DELETE')
-            AND has_table_privilege('@schema@.coverage_loads', 'INSERT, UPDATE, DELETE')
-            AND has_schema_privilege(@schema_literal@, 'CREATE')) THEN
+    IF NOT (has_table_privilege(rel, 'TRIGGER') AND has_schema_privilege(@schema_literal@, 'CREATE')) OR EXISTS (
+        SELECT FROM unnest(ARRAY['coverage', 'coverage_loads', 'coverage_head']) t(name),
+                    unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p(privilege)
+         WHERE NOT has_table_privilege('@schema@.' || t.name, p.privilege))
+    THEN
         RETURN false;
     END IF;
     IF NOT has_table_privilege(keeper, rel, 'SELECT') THEN
