@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ from rich.live import Live
 from tools.demo import check as checks
 from tools.demo import expected, progress
 from tools.demo.deployment import Deployment, deployment
+from tools.processes import Stopped
 
 #: Runs of one backfill that go on at once; there are 4 worker processes.
 _AT_ONCE = 7
@@ -68,10 +70,17 @@ def run_demo(*, days: int, check: bool, keep: bool, port: int | None) -> int:
         console.print(f"The whole took {time.monotonic() - started:.0f} s.")
         if not check and sys.stdout.isatty():
             console.print(f"\nLook around at {_address(running)}. Ctrl-C stops everything.")
-            while True:
-                running.check_alive()
-                time.sleep(1)
+            _stay(running)
+            console.print("Stopping everything ...")
     return 0 if good else 1
+
+
+def _stay(running: Deployment) -> None:
+    """Stay up until a signal comes, which is how a demo that somebody looks at ends."""
+    with contextlib.suppress(Stopped):
+        while True:
+            running.check_alive()
+            time.sleep(1)
 
 
 def _address(running: Deployment) -> str:

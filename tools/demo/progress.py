@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tools.demo import expected
 from tools.demo.client import Airflow
@@ -105,7 +106,7 @@ def read_rows(conn: psycopg.Connection[Any]) -> dict[str, int]:
 def table_of_query(conn: psycopg.Connection[Any], title: str, query: LiteralString) -> Table:
     """Return a query's rows as a table."""
     cursor = conn.execute(query)
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=Text(title, no_wrap=True, overflow="ignore"), title_justify="left", header_style="bold")
     rows = cursor.fetchall()
     for number, column in enumerate(cursor.description or ()):
         numeric = bool(rows) and not isinstance(rows[0][number], str)
