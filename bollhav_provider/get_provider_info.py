@@ -17,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": _NAME,
-                "external-doc-url": "https://pypi.org/project/airflow-provider-bollhav/",
+                "external-doc-url": "https://airflow.apache.org/docs/",
                 "tags": ["software"],
             }
         ],
