@@ -149,7 +149,7 @@ class _Look:
         query = self._exchange.query()
         if self._units is None:
             facts, parameters = query if query is not None else (b"SELECT 1 WHERE false", [])
-            watched = function(self._schema, "gate_watched", "gates.sql").as_bytes()
+            watched = function(self._schema, "watch_rows", "watch.sql").as_bytes()
             # to_json, unlike to_jsonb, keeps the columns in their order
             statement = b"SELECT ARRAY(SELECT to_json(f) FROM (%b) f), ARRAY(SELECT %b(%%s::jsonb))" % (
                 facts,
@@ -162,7 +162,7 @@ class _Look:
         self._changed = True
         if not changes:
             return None
-        flip = sql.SQL("SELECT {}(%s::jsonb)").format(function(self._schema, "gate_flip", "gates.sql"))
+        flip = sql.SQL("SELECT {}(%s::jsonb)").format(function(self._schema, "watch_flip", "watch.sql"))
         return flip.as_bytes(), [json.dumps(changes)]
 
     def answer(self, rows: list[tuple[Any, ...]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -15,7 +16,7 @@ import pytest
 from psycopg import sql
 from state_support import connect
 
-from bollhav_provider.intervals import Interval
+from bollhav_provider.intervals import Interval, IntervalSet
 from bollhav_provider.model import Environment
 from bollhav_provider.state import StateRef, coverage
 from bollhav_provider.state.schema import bootstrap, ensure_state_table
@@ -174,3 +175,35 @@ def state_sql(
 ) -> psycopg.Cursor[Any]:
     """Run a statement in which ``{}`` stands for a state table."""
     return conn.execute(sql.SQL(statement).format(ref.ident), values)  # type: ignore[arg-type]
+
+
+def right(conn: psycopg.Connection[Any], ref: StateRef) -> IntervalSet:
+    """The islands, after making sure that they are what the rows say, one row an island."""
+    found = coverage.verify(conn, ref)
+    assert found.used
+    assert found.right, found
+    rows = conn.execute(
+        sql.SQL("SELECT since, until FROM {} WHERE state = %s::regclass ORDER BY since").format(
+            sql.Identifier(SCHEMA, "coverage")
+        ),
+        (ref.ident.as_string(),),
+    ).fetchall()
+    assert all(a[1] < b[0] for a, b in pairwise(rows)), "islands touch or overlap"
+    islands = coverage.islands(conn, ref)
+    assert islands == coverage.truth(conn, ref)
+    assert len(islands) == len(rows)
+    return islands
+
+
+def insert(
+    conn: psycopg.Connection[Any], ref: StateRef, since: float, until: float | None, status: str = "applied"
+) -> None:
+    """Write one row as a peer does, or change the status of the one that is there."""
+    conn.execute(
+        sql.SQL(
+            "INSERT INTO {} (model_name, run_id, since, until, status, applied_at) VALUES "
+            "('x', gen_random_uuid(), %s, %s, %s, now()) "
+            "ON CONFLICT (since, until) DO UPDATE SET status = excluded.status"
+        ).format(ref.ident),
+        (at(since), None if until is None else at(until), status),
+    )
