@@ -6,7 +6,6 @@ is. The caller of the protocol's methods owns and closes what it gets.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import time
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from bollhav_provider.exceptions import ConfigurationError
@@ -120,28 +120,33 @@ def _prepare_session(conn: psycopg.Connection[Any], options: ConnectOptions) -> 
 
     Start-up options would save it, but a transaction pooler refuses those it does not know.
     """
-    wanted = [("TimeZone", "UTC")]
-    if options.statement_timeout:
-        wanted.append(("statement_timeout", f"{options.statement_timeout}s"))
-    if options.lock_timeout:
-        wanted.append(("lock_timeout", f"{options.lock_timeout}s"))
-    _notice_lost_clients(conn)
-    if wanted == [("TimeZone", "UTC")] and conn.info.parameter_status("TimeZone") in ("UTC", "Etc/UTC"):
-        return
-    calls = ", ".join("pg_catalog.set_config(%s, %s, false)" for _ in wanted)
-    conn.execute(f"SELECT {calls}", [part for pair in wanted for part in pair], prepare=False)
-
-
-def _notice_lost_clients(conn: psycopg.Connection[Any]) -> None:
-    """Let the server stop what a worker that was killed had it do.
-
-    A server process that is busy, or waits for a lock, does not look at its client otherwise: it would go
-    on to the end of its statement, holding the unit's lock, for a commit that nobody asks for any more.
-    """
+    settings = ["set_config('TimeZone', 'UTC', false)"]
+    # A deployment may default to more; what waits for a row's lock here relies on seeing what was committed meanwhile.
+    # Only where it is needed, for behind a pooler it stays with the server connection.
+    settings.append(
+        "CASE WHEN current_setting('default_transaction_isolation') <> 'read committed' "
+        "THEN set_config('default_transaction_isolation', 'read committed', false) END"
+    )
+    for name, seconds in (("statement_timeout", options.statement_timeout), ("lock_timeout", options.lock_timeout)):
+        if seconds:
+            settings.append(f"set_config('{name}', '{int(seconds)}s', false)")
+    # A server process that is busy, or waits for a lock, does not look at its client otherwise: it would go on to the
+    # end of a killed worker's statement, holding the unit's lock, for a commit that nobody asks for any more.
+    lost_clients = "set_config('client_connection_check_interval', '5s', false)"
     if conn.info.server_version >= 140000:
-        # Not every platform that a server runs on can look.
-        with contextlib.suppress(psycopg.errors.InvalidParameterValue):
-            conn.execute("SET client_connection_check_interval TO '5s'", prepare=False)
+        try:
+            conn.execute(_select([*settings, lost_clients]), prepare=False)
+        except psycopg.errors.InvalidParameterValue:
+            pass  # not every platform that a server runs on can look
+        else:
+            return
+    conn.execute(_select(settings), prepare=False)
+
+
+def _select(calls: list[str]) -> sql.SQL:
+    """Return the statement that calls functions of the catalogue; the text is our own."""
+    text: Any = "SELECT " + ", ".join(calls)
+    return sql.SQL(text)
 
 
 def _heals(exc: psycopg.OperationalError) -> bool:

@@ -10,7 +10,7 @@ import time
 
 import psycopg
 
-from bollhav_provider.run import connect
+from bollhav_provider.run import ConnectOptions, connect
 
 _WORKER = """
 import sys
@@ -46,3 +46,18 @@ def test_a_session_is_in_utc_and_says_who_it_is(db: str) -> None:
     with connect(db, "x" * 80) as conn:
         assert conn.execute("SELECT now()::text ~ '\\+00$'").fetchone() == (True,)
         assert conn.execute("SHOW application_name").fetchone() == ("x" * 63,)
+
+
+def test_a_session_is_in_read_committed_whatever_the_database_defaults_to(db: str) -> None:
+    with psycopg.connect(db, autocommit=True) as conn:
+        conn.execute(f'ALTER DATABASE "{conn.info.dbname}" SET default_transaction_isolation TO serializable')
+    with connect(db) as conn:
+        assert conn.execute("SHOW default_transaction_isolation").fetchone() == ("read committed",)
+        with conn.transaction():
+            assert conn.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+
+
+def test_time_outs_are_the_sessions(db: str) -> None:
+    with connect(db, options=ConnectOptions(statement_timeout=7, lock_timeout=3)) as conn:
+        assert conn.execute("SHOW statement_timeout").fetchone() == ("7s",)
+        assert conn.execute("SHOW lock_timeout").fetchone() == ("3s",)

@@ -293,3 +293,15 @@ def test_a_peers_library_only_entry_satisfies_by_presence(conn: Conn, peer: Peer
     entry = state.register(conn, Model(target=table, library=True), ENV)
     assert entry is not None
     assert entry.ref is None
+
+
+def test_who_waits_hears_of_a_peers_commit_as_well(conn: Conn, other: Conn, peer: Peer) -> None:
+    window = interval("01-03", "01-04")
+    for model, found in ((daily(), window), (timeless(), None)):
+        ref = set_up(conn, model)
+        other.execute(sql.SQL("LISTEN {}").format(sql.Identifier(state.channel(ENV))))
+        assert peer.set_status(ref.table, found, "running") == 1
+        assert list(other.notifies(timeout=0.05)) == []
+        assert peer.set_status(ref.table, found, "applied") == 1
+        (heard,) = other.notifies(timeout=5, stop_after=1)
+        assert heard.payload == ref.table
