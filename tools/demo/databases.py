@@ -71,7 +71,7 @@ def _make(server: str, places: Places, keep: bool) -> None:
                 if not exists or not keep:
                     conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     except psycopg.Error as error:
-        told = " ".join(str(error).split())
+        told = " ".join(str(error).split()).rstrip(".?")
         raise Sentence(f"The databases {' and '.join(names)} cannot be made on the server: {told}.") from None
 
 
