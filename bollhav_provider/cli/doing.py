@@ -66,7 +66,7 @@ def run(
         advisory_locks=settings.advisory_locks,
     )
     report = _Report(json)
-    if found.window is None and not model.is_windowless:
+    if found.empty:
         report.note(model, found.message)
     else:
         for warning in found.warnings:

@@ -50,7 +50,7 @@ def plan(
         cascade=cascade,
     )
     windows = {name: found.window for name, found in settled.items()}
-    runnable = [m for m in chosen if m.is_windowless or windows[m.full_name] is not None]
+    runnable = [model for model in chosen if not settled[model.full_name].empty]
     found = work_out(project.connections, project.graph, runnable, spec, windows)
     if json:
         render.as_json({**found.to_json(), "broken": list(project.broken)})

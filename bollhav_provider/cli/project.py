@@ -102,6 +102,7 @@ class Project:
             flexible=model.is_flexible,
             run_grid=model.run_grid,
             absent="contract" if whole and model.contract.begin is not None else "latest",
+            temporal=model.is_temporal,
         )
 
 

@@ -22,7 +22,7 @@ class ResolvedWindow:
     Attributes:
         window: the window after lookback and clamping; None when the model has no windows, or nothing is
             left.
-        units: the pieces of work in it, in order.
+        units: the pieces of work in it, in order; one windowless unit for a model without windows.
         origin: what decided: ``explicit``, ``data interval``, ``latest``, ``contract`` or ``windowless``.
         message: a sentence that says why there are no units; empty when there are some.
         warnings: sentences for the log.
@@ -33,6 +33,11 @@ class ResolvedWindow:
     origin: str
     message: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the run covers nothing at all; ``message`` says why."""
+        return self.window is None and not self.units
 
 
 def align_begin(grid: Grid, begin: datetime) -> tuple[datetime, str | None]:
@@ -98,6 +103,7 @@ def resolve_window(
     flexible: bool = False,
     run_grid: Grid | None = None,
     absent: Literal["latest", "contract"] = "latest",
+    temporal: bool = False,
 ) -> ResolvedWindow:
     """Resolve what a run covers: explicit since and until, else the data interval, else what ``absent`` says.
 
@@ -116,6 +122,8 @@ def resolve_window(
             complete cell.
         absent: with neither dates nor a data interval: the latest complete cell, or the contract's declared
             range.
+        temporal: without a grid: whether the model's one unit is about time all the same. The window is then what its
+            range has to reach, and None for "up to now".
 
     Raises:
         IntervalError: an instant is naive, the explicit window is empty or inverted, or its missing side
@@ -123,12 +131,23 @@ def resolve_window(
 
     Rule: Semantics, time and execution; Airflow's side, window.
     """
-    if grid is None:
-        return ResolvedWindow(None, (WHOLE,), "windowless")
     now = as_utc(now, "now")
     declared_since = None if begin is None else as_utc(begin, "begin")
     declared_until = None if end is None else as_utc(end, "end")
     window: Interval | None
+    if grid is None:
+        if not temporal or not (since or until or data_interval):
+            return ResolvedWindow(None, (WHOLE,), "windowless")
+        if since or until:
+            origin, window = "explicit", _explicit(None, since, until, declared_since, declared_until, now)
+        else:
+            origin, window = "data interval", data_interval
+        if window is None:
+            return ResolvedWindow(None, (), origin, "nothing of it has elapsed; nothing to run")
+        reached = _clamp(window, declared_since, declared_until)
+        if reached is None:
+            return ResolvedWindow(None, (), origin, _outside(window, declared_since, declared_until))
+        return ResolvedWindow(reached, (WHOLE,), origin)
     if since is not None or until is not None:
         origin = "explicit"
         window = _explicit(grid, since, until, declared_since, declared_until, now)
@@ -170,7 +189,7 @@ def resolve_window(
 
 
 def _explicit(
-    grid: Grid,
+    grid: Grid | None,
     since: datetime | None,
     until: datetime | None,
     begin: datetime | None,
@@ -179,7 +198,7 @@ def _explicit(
 ) -> Interval | None:
     """Complete an explicit window; None when the side that was not given leaves nothing that has elapsed."""
     if until is None:
-        latest = grid.floor(now)
+        latest = now if grid is None else grid.floor(now)
         since = as_utc(since, "since")
         until = latest if end is None else min(end, latest)
         return Interval(since, until) if since < until else None

@@ -185,7 +185,7 @@ class ResetOperator(StateOperator):
     ) -> int:
         from bollhav_provider.state import prefill, reset
 
-        if found.window is None and not self.model.is_windowless:
+        if found.empty:
             self.log.info("%s: %s", self.model.full_name, found.message)
             return 0
         prefill(conn, self.model, env, found.window)
@@ -218,7 +218,7 @@ class CheckGatesOperator(StateOperator):
         from bollhav_provider.factory.tasks import bound_tables
         from bollhav_provider.state import GateWatch, observe_all, prefill
 
-        if found.window is not None or self.model.is_windowless:
+        if not found.empty:
             prefill(conn, self.model, env, found.window)
         bound = bound_tables(self.model, self.resolved_graph())
         watches = [GateWatch.of(self.model, env, unit, bound) for unit in found.units]

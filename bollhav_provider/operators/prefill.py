@@ -85,7 +85,7 @@ def prepare_run(
         log.warning("%s: %s", model.full_name, warning)
     run = task_run(context, cleared=first_clear(context))
     spec = RunSpec.from_settings(settings, run, environment(settings), found.window)
-    if found.window is None and not model.is_windowless:
+    if found.empty:
         log.info("%s: %s", model.full_name, found.message)
         return spec, ()
     window = found.window or "whole"

@@ -129,7 +129,7 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
         settled = (since and until) or (found and not since and not until)
         return resolve_window(
             model.grid,
-            now=datetime.now(UTC) if settled or model.grid is None else now(),
+            now=datetime.now(UTC) if settled or not model.is_temporal else now(),
             since=since,
             until=until,
             data_interval=Interval(*found) if found else None,
@@ -138,6 +138,7 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
             lookback=chunking.lookback if chunking else 0,
             flexible=model.is_flexible,
             run_grid=model.run_grid,
+            temporal=model.is_temporal,
         )
     except IntervalError as exc:
         raise AirflowFailException(f"{model.full_name}: the run's window: {exc}") from exc

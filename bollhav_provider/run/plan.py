@@ -24,6 +24,7 @@ from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.forecast import Forecast
 from bollhav_provider.run.inputs import gated_tables
 from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.state import single
 from bollhav_provider.state.summary import has_state
 
 if TYPE_CHECKING:
@@ -261,10 +262,11 @@ class _Planner:
         model, spec = self._model, self._spec
         invalidates = spec.mode != "discover" and not spec.reconcile
         if model.is_windowless:
-            changed = any(
-                row.status == "applied" and self._content_differs(row) for row in rows if not invalidates
-            )
-            return [Unit(None)], invalidates or changed
+            row = rows[0] if rows else None
+            again = invalidates or (row is not None and self._content_differs(row))
+            held = (row.status, row.covers) if row is not None else None
+            loads = single.would_load(model, held, self._window, state.db_now(self._conn), again=again)
+            return [Unit(None)] if loads or row is not None else [], loads
         within = self._range()
         grid = model.grid
         if spec.interval_override and model.is_flexible:

@@ -135,6 +135,8 @@ def _mark(
 ) -> Prepared:
     """Record the run's own windows as loaded, and nothing else (Semantics: ``STATE_MARK_APPLIED``)."""
     units = _slices(model, spec, chunk)
+    if model.is_windowless:
+        state.prefill(conn, model, spec.env, spec.window, run=spec.run)  # its row says how far it reaches
     marked = state.mark_applied(conn, model, spec.env, units, spec.run, spec.reason)
     span = f"of {spec.window}" if spec.window is not None else "of the whole"
     warnings.append(

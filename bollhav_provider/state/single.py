@@ -29,6 +29,30 @@ def grows(model: Model) -> bool:
     return model.is_temporal and model.is_windowless and model.contract.begin is not None
 
 
+def would_load(
+    model: Model, row: tuple[str, Interval | None] | None, window: Interval | None, now: datetime, *, again: bool
+) -> bool:
+    """Return whether a run would load the model's one unit. Looks at nothing, changes nothing.
+
+    Args:
+        model: windowless.
+        row: status and window of its row; None without one.
+        window: what the run covers; None for everything up to now.
+        now: the database's clock.
+        again: whether the run invalidates what it covers.
+    """
+    if row is None:
+        return not grows(model) or _reach(window, model.contract.end, now) > _begin(model)
+    status, covers = row
+    if status != "applied":
+        return True
+    if not grows(model):
+        return again
+    if covers is None or _wanted(model, covers, _reach(window, model.contract.end, now)) != covers:
+        return True
+    return again and (window is None or covers.until <= window.until)
+
+
 def prefill(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run: RunKey) -> int:
     """Make the model's one row, or let it grow; returns how many rows were inserted."""
     if grows(model):
@@ -51,7 +75,7 @@ def prefill(conn: Conn, model: Model, ref: StateRef, window: Interval | None, ru
 
 
 def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run: RunKey) -> int:
-    begin, end = model.contract.begin, model.contract.end
+    begin = _begin(model)
     with conn.transaction():
         conn.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_CLASS, ref.table))
         row = conn.execute(
@@ -62,9 +86,8 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
             ).format(in_work(ref, windowless=True), ref.ident)
         ).fetchone()
         assert row is not None
-        assert begin is not None
         now, row_id, since, until, busy = row
-        reach = _reach(window, end, utc(now))
+        reach = _reach(window, model.contract.end, utc(now))
         if row_id is None:
             if reach <= begin:
                 return 0
@@ -79,18 +102,31 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
         _retire_others(conn, ref, row_id)
         if busy:
             return 0
-        wanted = max(reach, utc(until)) if until is not None else reach
-        if end is not None:
-            wanted = min(wanted, end)
-        if (since is None or utc(since) != begin or utc(until) != wanted) and begin < wanted:
+        covers = Interval(utc(since), utc(until)) if since is not None else None
+        wanted = _wanted(model, covers, reach)
+        if wanted is not None and wanted != covers:
             conn.execute(
                 sql.SQL(
                     "UPDATE {} SET since = %s, until = %s, status = 'pending', applied_at = NULL, "
                     "blocked_reason = NULL, owner = NULL, lease_until = NULL WHERE id = %s"
                 ).format(ref.ident),
-                (begin, wanted, row_id),
+                (wanted.since, wanted.until, row_id),
             )
         return 0
+
+
+def _wanted(model: Model, covers: Interval | None, reach: datetime) -> Interval | None:
+    """Return the window that the row is to have: it never shrinks, except to a contract that ends sooner."""
+    begin, end = _begin(model), model.contract.end
+    until = reach if covers is None else max(reach, covers.until)
+    until = until if end is None else min(until, end)
+    return Interval(begin, until) if begin < until else covers
+
+
+def _begin(model: Model) -> datetime:
+    begin = model.contract.begin
+    assert begin is not None
+    return begin
 
 
 def _retire_others(conn: Conn, ref: StateRef, keep: int) -> None:

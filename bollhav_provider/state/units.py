@@ -35,7 +35,7 @@ class UnitRow:
         covers: the range that the one row of an unbatched temporal model covers; else the unit's window.
         row: further columns: ``started_at``, ``duration``, ``rows_in``, ``rows_written``, ``rows_changed``,
             ``reason``, ``marked_by``, ``who``, ``dag_id``, ``airflow_run_id``, ``task_id``, ``try_number``,
-            ``lease_until``.
+            ``lease_until``, ``content_hash``.
     """
 
     unit: Unit
@@ -56,7 +56,7 @@ class UnitRow:
 
 _EXTRA = (
     "started_at", "duration", "rows_in", "rows_written", "rows_changed", "reason", "marked_by", "who",
-    "dag_id", "airflow_run_id", "task_id", "try_number", "lease_until",
+    "dag_id", "airflow_run_id", "task_id", "try_number", "lease_until", "content_hash",
 )  # fmt: skip
 _SELECT = sql.SQL(
     "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, {}, {} FROM {} s "

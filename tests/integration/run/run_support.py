@@ -58,6 +58,23 @@ def daily(name: str = "shop.orders", **arguments: Any) -> Model:
     )
 
 
+def unbatched(name: str = "shop.totals", **arguments: Any) -> Model:
+    """A temporal model without windows, which notes its loads: one unit that grows from the first of January."""
+    schema, table = name.split(".")
+    model = Model(
+        target=Target(schema=schema, name=table, columns=[Column("loaded", "integer")]),
+        contract=Contract(begin=BEGIN),
+        state=State(),
+        **arguments,
+    )
+
+    @model.execute
+    def totals() -> pl.DataFrame:
+        return pl.DataFrame({"loaded": [1]}, schema={"loaded": pl.Int32})
+
+    return model
+
+
 @dataclass
 class House:
     """One deployment: a database and its models."""

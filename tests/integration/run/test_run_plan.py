@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from run_support import House, daily, day
+from run_support import House, daily, day, unbatched
 
 from bollhav_provider.exceptions import GateClosedError
 from bollhav_provider.intervals import Interval, Unit
@@ -134,3 +134,15 @@ def test_the_plan_of_a_dry_run_is_what_the_run_then_does(house: Make) -> None:
     with pytest.raises(GateClosedError):
         h.run(mart, day(1, 2))
     assert h.states(mart)[:2] == ["applied", "blocked"]
+
+
+def test_the_plan_knows_what_an_unbatched_model_covers(house: Make) -> None:
+    model = unbatched()
+    h = house(model)
+    assert actions(planned(h, day(3), mode="bulldozer")) == {"shop.totals": [("run", 1)]}
+    h.run(model, day(3), mode="bulldozer")
+    assert actions(planned(h, day(2), mode="bulldozer")) == {"shop.totals": [("applied", 1)]}
+    assert actions(planned(h, day(3), mode="bulldozer")) == {"shop.totals": [("run", 1)]}
+    assert actions(planned(h, day(3), mode="discover")) == {"shop.totals": [("applied", 1)]}
+    assert actions(planned(h, day(4), mode="discover")) == {"shop.totals": [("run", 1)]}
+    assert h.states(model, "until") == [day(3).until]

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from run_support import BEGIN, House, daily, day
+from run_support import BEGIN, House, daily, day, unbatched
 
 from bollhav_provider.data.upstream import Upstream
 from bollhav_provider.exceptions import (
@@ -520,3 +520,24 @@ def test_a_sequential_model_waits_for_its_own_past(house: Make) -> None:
         execute_unit(h.connections, h.graph(), orders, Unit(day(2)), h.spec())
     assert h.states(orders)[1] == "blocked"
     assert [o.status for o in h.run(orders, day(1, 3))] == ["applied"] * 3
+
+
+def test_an_unbatched_model_loads_a_day_once_and_no_day_that_it_covers(house: Make) -> None:
+    model = unbatched()
+    h = house(model)
+    for number in (3, 4):
+        assert len(h.run(model, day(number), mode="bulldozer")) == 1
+    for number in (1, 2, 3):  # a backfill of what is covered
+        assert h.run(model, day(number), mode="bulldozer") == []
+    assert len(h.run(model, day(4), mode="bulldozer")) == 1  # the last day is the run's own
+    assert h.run(model, day(4), mode="discover") == []
+    assert h.sql("SELECT count(*) FROM shop.totals") == [(3,)]
+    assert h.states(model, "since, until, status") == [(day(1).since, day(4).until, "applied")]
+
+
+def test_a_marked_unbatched_model_covers_its_range(house: Make) -> None:
+    model = unbatched()
+    h = house(model)
+    h.prepare(model, day(4), mark_applied=True)
+    assert h.states(model, "since, until, status") == [(day(1).since, day(4).until, "applied")]
+    assert h.run(model, day(4), mode="discover") == []

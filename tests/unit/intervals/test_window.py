@@ -124,6 +124,30 @@ def test_a_model_without_windows_has_one_unit() -> None:
     assert (found.window, found.units, found.origin) == (None, (WHOLE,), "windowless")
 
 
+def test_a_temporal_model_without_windows_is_told_how_far_its_one_unit_has_to_reach() -> None:
+    day = window("2024-01-05T00:00Z", "2024-01-06T00:00Z")
+    found = resolve(None, data_interval=day, temporal=True)
+    assert (found.window, found.units, found.origin) == (day, (WHOLE,), "data interval")
+    found = resolve(None, since="2024-01-05T00:00Z", until="2024-01-06T00:00Z", temporal=True)
+    assert (found.window, found.origin) == (day, "explicit")
+    found = resolve(None, until="2024-01-06T00:00Z", begin="2024-01-02T00:00Z", temporal=True)
+    assert found.window == window("2024-01-02T00:00Z", "2024-01-06T00:00Z")
+    assert resolve(None, temporal=True).window is None
+    assert not resolve(None, temporal=True).empty
+    outside = resolve(None, data_interval=day, begin="2024-02-01T00:00Z", temporal=True)
+    assert outside.empty
+    assert "outside the contract" in outside.message
+
+
+def test_a_flexible_model_begins_where_its_contract_does_without_a_warning() -> None:
+    asked = {"since": "2024-01-01T00:00Z", "until": "2024-01-02T00:00Z", "begin": "2024-01-01T10:17Z"}
+    fixed, flexible = resolve(HOURLY, **asked), resolve(HOURLY, **asked, flexible=True)
+    assert len(fixed.warnings) == 1
+    assert fixed.units[0].window == window("2024-01-01T11:00Z", "2024-01-01T12:00Z")
+    assert flexible.warnings == ()
+    assert flexible.units[0].window == window("2024-01-01T10:17Z", "2024-01-01T11:00Z")
+
+
 def test_a_run_covers_the_coarser_window_of_its_schedule() -> None:
     found = resolve(HOURLY, run_grid=DAILY)
     assert found.window == window("2024-01-09T00:00Z", "2024-01-10T00:00Z")
