@@ -7,6 +7,11 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+# All that waiting needs is imported with this module, which the triggerer does beside its event loop, not in it.
+from bollhav_provider import state as _state  # noqa: F401
+from bollhav_provider.hooks import library as _library  # noqa: F401
+from bollhav_provider.triggers.questions import Questions
+from bollhav_provider.triggers.shared import wait_for_gates
 from bollhav_provider.version_compat import task_success_event
 
 
@@ -52,9 +57,6 @@ class UpstreamTrigger(BaseTrigger):
         return "bollhav_provider.triggers.upstream.UpstreamTrigger", how | self._asked()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        from bollhav_provider.triggers.questions import Questions
-        from bollhav_provider.triggers.shared import wait_for_gates
-
         try:
             questions = Questions.from_json(self._asked())
             answers = await wait_for_gates(self.conn_id, questions, poll_interval=self.poll_interval)
