@@ -2,128 +2,126 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
 from bollhav_provider.cli import options, render
-from bollhav_provider.cli.looking import WAITING
+from bollhav_provider.cli.looking import WAITING, show_plan
 from bollhav_provider.cli.project import Project, open_project
+from bollhav_provider.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from bollhav_provider.intervals import Interval
     from bollhav_provider.model import Model
-    from bollhav_provider.run import RunSpec
+    from bollhav_provider.run import Prepared, RunSpec
 
 
 def run(
-    name: options.ModelName,
+    names: options.ModelNames = None,
     since: options.Since = None,
     until: options.Until = None,
     whole: options.Whole = False,
     mode: options.Mode = None,
+    select: options.Select = None,
     reconcile: bool = typer.Option(
         False, "--reconcile", help="Everything outstanding of the whole contract."
     ),
-    cascade: bool = typer.Option(False, "--cascade", help="Then run again what was made from these windows."),
+    cascade: bool = typer.Option(
+        False, "--cascade", help="Put back what was made from these windows, and run it again afterwards."
+    ),
     state_disabled: bool = typer.Option(
         False, "--no-state", help="Move data without reading or writing state."
     ),
     interval_override: str | None = typer.Option(
         None, "--interval", help="Cron that slices a flexible model's window."
     ),
-    dry: bool = typer.Option(False, "--dry", help="Show the plan and change nothing."),
+    dry: bool = typer.Option(False, "--dry", help="Show the plan and change nothing; DRY_STATE."),
     models: options.Models = None,
     dsn: options.Dsn = None,
     suffix: options.Suffix = None,
     json: options.Json = False,
 ) -> None:
-    """Run one model over a window: its target alone is written, its parents are read as they are.
+    """Run models over a window: their targets alone are written, everything else is read as it is.
 
-    Exit code 0: every unit is applied, or there was nothing to do. 1: a unit failed. 3: a unit waits for an
-        upstream.
+    Several run one after the other, each after those that it reads. Exit code 0: every unit is applied, or there was
+    nothing to do. 1: a unit failed. 3: a unit waits for an upstream, or is left to another worker. A dry run's exit
+    code is that of plan.
     """
-    from bollhav_provider.run import RunSpec, run_key
+    from dataclasses import replace
 
     project = open_project(models, dsn, suffix)
-    model = project.model(name)
-    found = project.window(model, since, until, project.now(), whole=whole or reconcile)
-    settings = project.settings
-    spec = RunSpec(
-        run=run_key(who=getpass.getuser()),
-        env=project.env,
-        window=found.window,
-        mode=mode or settings.state_mode,
-        reconcile=reconcile or settings.reconcile,
+    asked = project.spec()
+    asked = replace(
+        asked,
+        mode=mode or asked.mode,
+        reconcile=reconcile or asked.reconcile,
         only=True,
-        cascade=cascade or settings.cascade,
-        state_disabled=state_disabled or settings.state_disabled,
-        interval_override=interval_override or settings.interval_override or None,
-        dry_state=dry or settings.dry_state,
-        lease=settings.lease,
-        advisory_locks=settings.advisory_locks,
+        cascade=cascade or asked.cascade,
+        state_disabled=state_disabled or asked.state_disabled,
+        interval_override=interval_override or asked.interval_override,
+        dry_state=dry or asked.dry_state,
     )
+    if not names and not select and not asked.dry_state:
+        raise ConfigurationError("run: no model is named: give full names, or --select with a tag expression.")
+    chosen = project.models(names, select)
+    if asked.dry_state:
+        show_plan(project, chosen, asked, since, until, whole=whole or asked.reconcile, json=json)
+        return
     report = _Report(json)
-    if found.empty:
-        report.note(model, found.message)
-    else:
+    now = project.now()
+    for model in chosen:
+        found = project.window(model, since, until, now, whole=whole or asked.reconcile)
+        if found.empty:
+            report.note(model, found.message)
+            continue
         for warning in found.warnings:
             report.warn(model, warning)
-        done = _run_window(project, model, spec, report)
-        if spec.cascade and done and not spec.dry_state:
-            _run_cascade(project, model, spec, done, report)
+        _run_cascade(project, model, replace(asked, window=found.window), report)
     report.end()
 
 
-def _run_window(project: Project, model: Model, spec: RunSpec, report: _Report) -> list[Interval | None]:
-    """Prepare and do the units of one window; return the windows that were applied."""
-    from bollhav_provider.exceptions import GateError
-    from bollhav_provider.run import Worker, finish, prepare
+def _run_cascade(project: Project, model: Model, spec: RunSpec, report: _Report) -> None:
+    """Run a window of one model and then, where that is asked for, what was made from it."""
+    from dataclasses import replace
 
-    graph = project.graph.mini(model)
+    prepared = _run_window(project, model, spec, report)
+    for step in prepared.cascade:
+        if step.here:
+            # what became of it since it was put back does not matter: it is loaded once more, and once only
+            again = replace(spec, window=step.window, mode="bulldozer", reconcile=False, cascade=False)
+            _run_window(project, project.graph.model(step.model), again, report)
+        else:
+            what = f"{step.window}" if step.window is not None else "the whole"
+            report.elsewhere(model, f"{step.model}: {step.units} unit(s) of {what} are pending again, and only its "
+                             "own pipeline can run them")  # fmt: skip
+
+
+def _run_window(project: Project, model: Model, spec: RunSpec, report: _Report) -> Prepared:
+    """Prepare and do the units of one window."""
+    from bollhav_provider.exceptions import GateError, UnitBusyError
+    from bollhav_provider.run import Worker, finish, pointless, prepare
+
+    graph = project.graph.mini(model) if not spec.cascade else project.graph
     prepared = prepare(project.connections, graph, model, spec)
     for warning in prepared.warnings:
         report.warn(model, warning)
     report.note(model, prepared.message)
-    if prepared.plan is not None:
-        report.plan(prepared.plan)
-    applied: list[Interval | None] = []
+    report.left(prepared.busy)
     with Worker(project.connections, graph, model, spec) as worker:
         for unit in prepared.units:
             try:
                 outcome = worker.execute(unit)
-            except GateError as exc:
+            except (GateError, UnitBusyError) as exc:
                 report.waiting(model, unit, exc)
             except Exception as exc:
                 report.failed(model, unit, exc)
+                if pointless(exc):
+                    break
             else:
                 report.done(model, outcome)
-                if outcome.applied:
-                    applied.append(unit.window)
     finish(project.connections, model, spec)
-    return applied
-
-
-def _run_cascade(
-    project: Project, model: Model, spec: RunSpec, done: list[Interval | None], report: _Report
-) -> None:
-    from dataclasses import replace
-
-    from bollhav_provider.run.cascade import restatement
-
-    name = spec.env.table(model.identity).full_name
-    windows = [window for window in done if window is not None]
-    found = restatement(project.connections, project.graph, spec, {name: windows or None})
-    for other, ranges in found.steps:
-        for window in ranges:
-            again = replace(spec, window=window, mode="bulldozer", reconcile=False, cascade=False)
-            _run_window(project, other, again, report)
-    for one in found.elsewhere:
-        report.warn(
-            model, f"{one.full_name} {one.unit.label} is older now, and only its own pipeline can run it"
-        )
+    return prepared
 
 
 class _Report:
@@ -142,16 +140,18 @@ class _Report:
         self._told["warnings"].append(f"{model.full_name}: {text}")
         self._say(render.word("warning"), f" {model.full_name}: {text}")
 
-    def plan(self, plan: Any) -> None:
-        self._told["plan"] = plan
-        for model in plan["models"]:
-            for entry in model["ranges"]:
-                why = entry["reason"] or ", ".join(entry["after"])
-                window = render.span(entry["since"], entry["until"])
-                self._say("  ", render.word(entry["action"]), f" {entry['units']} unit(s) {window} {why}")
+    def left(self, busy: int) -> None:
+        """Units are left to others: the command does not know how they end."""
+        self._waiting = self._waiting or busy > 0
+
+    def elsewhere(self, model: Model, text: str) -> None:
+        """Something is left to other pipelines."""
+        self._waiting = True
+        self.warn(model, text)
 
     def done(self, model: Model, outcome: Any) -> None:
         self._told["units"].append({"model": model.full_name, **outcome.to_json()})
+        self._waiting = self._waiting or not outcome.present
         stats = outcome.stats
         detail = (
             f"{stats.rows_written} row(s) in {stats.duration.total_seconds():.2f} s"
@@ -223,7 +223,7 @@ def reset(
     with closing(project.connections.state(model)) as conn:
         state.bootstrap(conn, project.env)
         state.register(conn, model, project.env)
-        run = state.RunKey.ad_hoc(getpass.getuser())
+        run = state.RunKey.ad_hoc()
         state.prefill(conn, model, project.env, found.window, run=run)
         count = state.reset(conn, model, project.env, run, found.window, mode or "bulldozer")
     if json:
@@ -249,6 +249,7 @@ def mark_applied(
 ) -> None:
     """Record that a window's units were loaded some other way: state without data. Nothing checks that."""
     from bollhav_provider.run import RunSpec, prepare, run_key
+    from bollhav_provider.state import account
 
     project = open_project(models, dsn, suffix)
     model = project.model(name)
@@ -260,7 +261,7 @@ def mark_applied(
         what = f"{len(found.units)} unit(s) of {found.window or 'the whole'}"
         typer.confirm(f"Mark {what} of {name} as applied without running them?", abort=True, err=True)
     spec = RunSpec(
-        run=run_key(who=who or getpass.getuser()),
+        run=run_key(who=who or account()),
         env=project.env,
         window=found.window,
         mark_applied=True,

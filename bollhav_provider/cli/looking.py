@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import typer
 
 from bollhav_provider.cli import options, render
 from bollhav_provider.cli.project import Project, open_project
+
+if TYPE_CHECKING:
+    from bollhav_provider.model import Model
+    from bollhav_provider.run import RunSpec
 
 #: Something is left waiting; not a failure of the command.
 WAITING = 3
@@ -35,20 +39,29 @@ def plan(
     Exit code 0: everything would run or is applied. 3: something would be left waiting. 1: something can
         never run.
     """
-    from bollhav_provider.run import RunSpec, run_key
-    from bollhav_provider.run.plan import plan as work_out
+    from dataclasses import replace
 
     project = open_project(models, dsn, suffix)
-    chosen = project.models(names, select)
+    spec = project.spec()
+    spec = replace(spec, mode=mode or spec.mode, cascade=cascade or spec.cascade, dry_state=True)
+    show_plan(project, project.models(names, select), spec, since, until, whole=whole, json=json)
+
+
+def show_plan(
+    project: Project,
+    chosen: list[Model],
+    spec: RunSpec,
+    since: str | None,
+    until: str | None,
+    *,
+    whole: bool,
+    json: bool,
+) -> None:
+    """Work out what a run of several models would do, all of them together, show it, and leave with the exit code."""
+    from bollhav_provider.run.plan import plan as work_out
+
     now = project.now()
     settled = {model.full_name: project.window(model, since, until, now, whole=whole) for model in chosen}
-    spec = RunSpec(
-        run=run_key(),
-        env=project.env,
-        mode=mode or project.settings.state_mode,
-        reconcile=project.settings.reconcile,
-        cascade=cascade,
-    )
     windows = {name: found.window for name, found in settled.items()}
     runnable = [model for model in chosen if not settled[model.full_name].empty]
     found = work_out(project.connections, project.graph, runnable, spec, windows)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
     from bollhav_provider.intervals import ResolvedWindow
     from bollhav_provider.model import Environment, Model
-    from bollhav_provider.run import DsnConnections
+    from bollhav_provider.run import DsnConnections, RunSpec
     from bollhav_provider.settings import Settings
 
 #: Where models are looked for when nobody says.
@@ -69,6 +69,13 @@ class Project:
         if not names and not select:
             return list(self.graph.order())
         return [model for model in self.graph.order() if model.full_name in chosen]
+
+    def spec(self) -> RunSpec:
+        """Return a run of this account as environment variables ask for it; its window is still to be settled."""
+        from bollhav_provider.run import RunSpec, run_key
+        from bollhav_provider.state import account
+
+        return RunSpec.from_settings(self.settings, run_key(who=account()), self.env, None)
 
     def now(self) -> datetime:
         """Return the database's clock."""

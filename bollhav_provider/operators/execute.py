@@ -86,6 +86,7 @@ class ExecuteOperator(ModelOperator):
             connections = self.connect(run_settings(context))
             spec, todo = self._plan(context, connections)
             outcomes, closed = self._work(context, connections, spec, todo)
+            self._finish(connections, spec)
         if closed and self.when_closed == "wait":
             self._wait_for(spec, closed)
         retried = _is_retry(context)
@@ -149,6 +150,15 @@ class ExecuteOperator(ModelOperator):
         if failure is not None:
             raise failure
         return outcomes, closed
+
+    def _finish(self, connections: Connections, spec: RunSpec) -> None:
+        """Give the lock of a model that allows one run at a time back, when this was the last of the run's tasks."""
+        from bollhav_provider.run import finish
+
+        try:
+            finish(connections, self.model, spec, if_done=True)
+        except Exception as exc:  # what was to be done is done, and the lock ends by itself
+            self.log.warning("%s: the model's lock ends with its lease: %s", self.model.full_name, exc)
 
     def _spec(self, context: Mapping[str, Any]) -> RunSpec:
         """Return the run's specification as prefill settled it, with this task as the one who works."""

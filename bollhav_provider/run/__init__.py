@@ -7,14 +7,16 @@ is the caller's: :class:`Connections`.
 
 from __future__ import annotations
 
+from bollhav_provider.run.cascade import CascadeStep
 from bollhav_provider.run.connections import Connections, ConnectOptions, DsnConnections, connect
-from bollhav_provider.run.execute import execute_unit, execute_units
+from bollhav_provider.run.execute import execute_unit, execute_units, pointless
 from bollhav_provider.run.prepare import finish, prepare
 from bollhav_provider.run.results import Prepared, UnitOutcome, UnitStats, batches
 from bollhav_provider.run.spec import RunSpec, run_key
 from bollhav_provider.run.worker import Worker
 
 __all__ = [
+    "CascadeStep",
     "ConnectOptions",
     "Connections",
     "DsnConnections",
@@ -28,6 +30,7 @@ __all__ = [
     "execute_unit",
     "execute_units",
     "finish",
+    "pointless",
     "prepare",
     "run_key",
 ]

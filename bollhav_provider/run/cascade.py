@@ -1,74 +1,102 @@
-"""Restating what was made from windows that were loaded again (Semantics: restatement)."""
+"""Restating what was made from windows that a run loads again (Semantics: restatement).
+
+A run with ``cascade`` puts back, before it loads anything, every unit that is made from its own, across
+pipelines: they are stale from the moment on at which the first of its rows is committed, and nobody may take
+them for good meanwhile. What is put back is a list of steps: the command line runs those of its own models,
+Airflow's side triggers the runs of the DAGs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from bollhav_provider import state
 from bollhav_provider.intervals import Interval, IntervalSet, Unit
 from bollhav_provider.model import Model
-from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.spec import RunSpec
-from bollhav_provider.state.restatement import Outdated, cascade
+from bollhav_provider.state.restatement import cascade
+from bollhav_provider.state.restating import restate, restated
 
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Restatement:
-    """What has to run again, in order.
+class CascadeStep:
+    """A stretch of time of one model that has to run again; the steps of a run are in an order in which they can.
 
     Attributes:
-        steps: models of this deployment, each with the windows to run (None for a model without windows).
-        elsewhere: units of other pipelines, which only they can run.
-        units: everything, one by one, with what each is made from.
+        model: the model's full name, without the environment's suffix: its DAG's id.
+        window: what its run has to cover; None for a model without windows.
+        units: how many units of it were put back.
+        here: whether the model is one of this deployment. Of others nothing is known but the name.
     """
 
-    steps: tuple[tuple[Model, tuple[Interval | None, ...]], ...]
-    elsewhere: tuple[Outdated, ...]
-    units: tuple[Outdated, ...]
+    model: str
+    window: Interval | None
+    units: int
+    here: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "model": self.model,
+            "window": self.window.to_json() if self.window else None,
+            "units": self.units,
+            "here": self.here,
+        }
 
 
-def restatement(
-    connections: Connections,
-    graph: Graph,
-    spec: RunSpec,
-    seeds: Mapping[str, Sequence[Interval] | None] | None = None,
-) -> Restatement:
-    """Work out what a restatement reaches, across pipelines; nothing is changed.
+def put_back(
+    conn: psycopg.Connection[Any], graph: Graph, model: Model, spec: RunSpec, units: Sequence[Unit]
+) -> tuple[CascadeStep, ...]:
+    """Put everything back that is made from ``units``, once for the run, and return what has to run again.
+
+    A retry of the run gets what the first try put back, even where that is being made again already.
 
     Args:
-        connections: to the library.
+        conn: to the library, in autocommit.
         graph: models of this deployment.
-        spec: names the environment.
-        seeds: full names, with the environment's suffix, to the windows that are loaded again (None: all of
-            them). Not
-            given: everything that is older than its inputs now.
+        model: what the run loads.
+        spec: the run.
+        units: its units that are to be loaded.
     """
-    with closing(connections.state()) as conn:
-        units = tuple(cascade(conn, spec.env, seeds))
-    here = {
-        spec.env.table(model.identity).full_name: model for model in graph.models if graph.is_enabled(model)
-    }
-    windows: dict[str, list[Unit]] = {}
-    for one in units:
-        windows.setdefault(one.full_name, []).append(one.unit)
-    steps = tuple((here[name], _ranges(here[name], found)) for name, found in windows.items() if name in here)
-    return Restatement(steps, tuple(one for one in units if one.full_name not in here), units)
+    name = spec.env.table(model.identity).full_name
+    if units:
+        windows = [unit.window for unit in units if unit.window is not None]
+        restate(conn, spec.env, spec.run, cascade(conn, spec.env, {name: windows or None}))
+    here = {spec.env.table(other.identity).full_name: other for other in graph.models}
+    declared = {entry.full_name: entry for entry in state.entries(conn, spec.env)}
+    found: dict[str, list[Unit]] = {}
+    for full_name, unit in restated(conn, spec.env, spec.run):
+        found.setdefault(full_name, []).append(unit)
+    steps: list[CascadeStep] = []
+    for full_name, again in found.items():
+        known = here.get(full_name)
+        told = known.full_name if known is not None else _declared_name(declared[full_name])
+        runs = known is not None and graph.is_enabled(known)
+        for window, count in _stretches(again, windowless=known is not None and known.is_windowless):
+            steps.append(CascadeStep(told, window, count, runs))
+    return tuple(steps)
 
 
-def invalidate(connections: Connections, model: Model, spec: RunSpec) -> int:
-    """Put the units of a run's window back, once for the run, as ``bulldozer`` does."""
-    with closing(connections.state(model)) as conn:
-        return state.reset(conn, model, spec.env, spec.run, spec.window, "bulldozer")
+def _stretches(units: Iterable[Unit], *, windowless: bool) -> list[tuple[Interval | None, int]]:
+    """Join units that touch: one run for each stretch of time, with the number of its units."""
+    windows = [unit.window for unit in units if unit.window is not None]
+    if windowless or not windows:
+        return [(None, 1)]
+    return [
+        (island, sum(island.contains(window) for window in windows)) for island in IntervalSet(windows).islands
+    ]
 
 
-def _ranges(model: Model, units: Sequence[Unit]) -> tuple[Interval | None, ...]:
-    """Join units that touch: one reset and one run for each stretch of time."""
-    if model.is_windowless:
-        return (None,)
-    return IntervalSet(unit.window for unit in units if unit.window is not None).islands
+def _declared_name(entry: state.LibraryEntry) -> str:
+    """Return a model's name without the environment's suffix, as its registrant declared it."""
+    parts = [entry.metadata.get(key) for key in ("catalog", "schema", "table")]
+    if not all(isinstance(part, str) and part for part in parts[1:]):
+        return entry.full_name
+    return ".".join(str(part) for part in parts if part)

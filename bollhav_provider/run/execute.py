@@ -23,6 +23,11 @@ logger = logging.getLogger(__name__)
 _POINTLESS = (HardGateError, ModelLockedError, psycopg.OperationalError)
 
 
+def pointless(exc: BaseException) -> bool:
+    """Return whether every further unit of the run would meet the same error."""
+    return isinstance(exc, _POINTLESS)
+
+
 def execute_unit(
     connections: Connections,
     graph: Bindings,

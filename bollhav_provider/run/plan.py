@@ -195,15 +195,15 @@ def plan(
     wanted = {model.full_name for model in models}
     forecast: Forecast | None = None
     planned: list[ModelPlan] = []
-    outdated: list[Any] = []
     for model in (found for found in graph.order() if found.full_name in wanted):
         window = (windows or {}).get(model.full_name, spec.window)
         with closing(connections.state(model)) as conn:
             forecast = forecast or Forecast(state.db_now(conn))
             planned.append(_Planner(conn, graph, model, spec, window, forecast).plan())
-            if spec.cascade and not outdated:
-                outdated = _outdated(conn, spec.env)
-    return Plan(tuple(planned), tuple(outdated))
+    if not spec.cascade:
+        return Plan(tuple(planned))
+    with closing(connections.state()) as conn:
+        return Plan(tuple(planned), tuple(_outdated(conn, spec.env, planned)))
 
 
 class _Planner:
@@ -385,10 +385,24 @@ def _waits(result: state.GateResult) -> str:
     return f"upstream {name!r} ({level}) would not be there: it is blocked itself, or the plan loads only a part of it"
 
 
-def _outdated(conn: psycopg.Connection[Any], env: Environment) -> list[Any]:
+def _outdated(conn: psycopg.Connection[Any], env: Environment, planned: Sequence[ModelPlan]) -> list[Any]:
+    """Return what is older than its inputs, or would be once the plan has run, beside what the plan runs itself."""
     from bollhav_provider.state.restatement import cascade
 
+    seeds: dict[str, list[Interval] | None] = {}
+    in_plan: set[tuple[str, Unit]] = set()
+    for one in planned:
+        name = env.table(one.model.identity).full_name
+        loaded = [unit.unit for unit in one.units if unit.action in ("run", "after")]
+        in_plan.update((name, unit) for unit in loaded)
+        if loaded:
+            windows = [unit.window for unit in loaded if unit.window is not None]
+            seeds[name] = windows or None
     try:
-        return list(cascade(conn, env))
+        return [
+            found
+            for found in cascade(conn, env, seeds, outdated_too=True)
+            if (found.full_name, found.unit) not in in_plan
+        ]
     except _NO_LIBRARY:
         return []

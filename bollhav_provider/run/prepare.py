@@ -13,10 +13,12 @@ from bollhav_provider import data, state
 from bollhav_provider.data.commits import ensure_marks
 from bollhav_provider.intervals import Grid, Unit, split_window
 from bollhav_provider.model import Model
+from bollhav_provider.run.cascade import put_back
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.inputs import gated_tables
 from bollhav_provider.run.results import Prepared
 from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.state.upkeep import keep_up
 
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
@@ -28,8 +30,7 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
     """Register the model, prefill its state, invalidate once, and list what is outstanding in the run's
     window.
 
-    Safe to call again by a retry of the same run, and by several runs at once: what a run invalidated once it
-        never
+    Safe to call again by a retry of the same run, and by several runs at once: what a run invalidated once it never
     invalidates again (Semantics: execution is window-scoped).
 
     Args:
@@ -68,19 +69,42 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
         else:
             counts["reset"] = state.reset(conn, model, spec.env, spec.run, window, spec.mode, chunk=chunk)
         found = state.units(conn, model, spec.env, window)
-    units = tuple(row.unit for row in found)
-    return Prepared(units, _sentence(model, spec, units, counts), tuple(warnings), counts, skip=not units)
+        units = tuple(row.unit for row in found)
+        busy = state.working(conn, model, spec.env, window)
+        if busy:
+            warnings.append(_left_to_others(busy))
+        steps = put_back(conn, graph, model, spec, units) if spec.cascade else ()
+        if steps:
+            counts["put back downstream"] = sum(step.units for step in steps)
+        keep_up(conn, spec.env, spec.retention)
+    message = _sentence(model, spec, units, counts)
+    return Prepared(units, message, tuple(warnings), counts, skip=not units, busy=len(busy), cascade=steps)
 
 
-def finish(connections: Connections, model: Model, spec: RunSpec) -> None:
+def finish(connections: Connections, model: Model, spec: RunSpec, *, if_done: bool = False) -> bool:
     """Say that nothing more of the run will come: the lock of a model that allows no concurrent runs ends now.
 
-    Without it the lock ends with its lease. For a caller that knows the end of its run.
+    Without it the lock ends with its lease.
+
+    Args:
+        connections: where they come from.
+        model: what was run.
+        spec: the run.
+        if_done: only when no unit of the run's window is left to do or being worked on: for one of several workers,
+            which does not know whether it is the last.
+
+    Returns:
+        Whether the run held the lock and gave it back.
     """
     if model.state is None or model.state.allow_concurrent_runs or spec.state_disabled or spec.dry_state:
-        return
+        return False
     with closing(connections.state(model)) as conn:
-        state.unlock_model(conn, model, spec.env, spec.run)
+        if if_done:
+            window = None if spec.reconcile else spec.window
+            rows = state.units(conn, model, spec.env, window, outstanding=False)
+            if any(row.status != "applied" for row in rows):
+                return False
+        return state.unlock_model(conn, model, spec.env, spec.run)
 
 
 def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
@@ -151,6 +175,16 @@ def _dry(connections: Connections, graph: Graph, model: Model, spec: RunSpec) ->
 
     found = plan(connections, graph, [model], spec)
     return Prepared((), found.sentence, found.warnings, plan=found.to_json(), skip=True)
+
+
+def _left_to_others(busy: list[state.UnitRow]) -> str:
+    first = busy[0]
+    until = first.row["lease_until"]
+    lease = f", until {until.isoformat(timespec='seconds')} unless it goes on" if until is not None else ""
+    return (
+        f"{len(busy)} unit(s) are left to others, who work on them already: the first is {first.unit.label}, by "
+        f"{first.owner or 'a worker without a lease'}{lease}"
+    )
 
 
 def _sentence(model: Model, spec: RunSpec, units: tuple[Unit, ...], counts: dict[str, int]) -> str:

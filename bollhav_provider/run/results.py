@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bollhav_provider.intervals import Unit
+
+if TYPE_CHECKING:
+    from bollhav_provider.run.cascade import CascadeStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class Prepared:
         warnings: things that somebody should read.
         counts: what preparation did: ``prefilled``, ``reset``, ``marked`` and the like.
         plan: the dry plan in its machine-readable form; None unless the run is dry.
+        busy: units of the window that are left to others, who work on them already.
+        cascade: what a run with ``cascade`` put back and has to be run again after it, in order.
         skip: whether the run ends here on purpose (marked, dry, curfew, nothing to do).
     """
 
@@ -95,6 +100,8 @@ class Prepared:
     counts: Mapping[str, int] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
     skip: bool = False
+    busy: int = 0
+    cascade: tuple[CascadeStep, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -104,6 +111,8 @@ class Prepared:
             "counts": dict(self.counts),
             "plan": dict(self.plan) if self.plan is not None else None,
             "skip": self.skip,
+            "busy": self.busy,
+            "cascade": [step.to_json() for step in self.cascade],
         }
 
 

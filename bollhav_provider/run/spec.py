@@ -12,7 +12,7 @@ from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Environment
 from bollhav_provider.settings import STATE_MODES, Settings
-from bollhav_provider.state import RunKey
+from bollhav_provider.state import Retention, RunKey
 
 #: Namespace of the run ids that are derived from a DAG's run, so that a retry has the id of its first try.
 _RUNS = UUID("6ba5f1f4-6a5e-5b0a-9d0e-2f3f6d0f8c11")
@@ -65,6 +65,7 @@ class RunSpec:
         lease: how long a claim lasts without being renewed; None for what the model's state says.
         busy_timeout: how long a unit is waited for that a worker which is over still holds.
         advisory_locks: ``auto``, ``on`` or ``off``: the session lock beside the lease.
+        retention: how long errors and history are kept; runs delete what is older now and then.
     """
 
     run: RunKey
@@ -82,6 +83,7 @@ class RunSpec:
     lease: timedelta | None = None
     busy_timeout: timedelta = timedelta(seconds=90)
     advisory_locks: str = "auto"
+    retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:
         if self.mode not in STATE_MODES:
@@ -112,6 +114,7 @@ class RunSpec:
             lease=settings.lease,
             busy_timeout=timedelta(seconds=settings.busy_timeout),
             advisory_locks=settings.advisory_locks,
+            retention=Retention.of_days(settings.error_retention_days, settings.history_retention_days),
         )
 
     def with_window(self, window: Interval | None) -> RunSpec:
@@ -136,6 +139,7 @@ class RunSpec:
             "lease_seconds": self.lease.total_seconds() if self.lease else None,
             "busy_seconds": self.busy_timeout.total_seconds(),
             "advisory_locks": self.advisory_locks,
+            "retention": self.retention.to_json(),
         }
 
     @classmethod
@@ -158,4 +162,5 @@ class RunSpec:
             lease=timedelta(seconds=lease) if lease else None,
             busy_timeout=timedelta(seconds=value.get("busy_seconds", 90)),
             advisory_locks=value.get("advisory_locks", "auto"),
+            retention=Retention.from_json(value.get("retention") or {}),
         )

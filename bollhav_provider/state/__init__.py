@@ -17,11 +17,11 @@ from bollhav_provider.state.marking import mark_applied
 from bollhav_provider.state.observe import GateWatch, aobserve, aobserve_all, observe, observe_all
 from bollhav_provider.state.prefill import declared_range, prefill
 from bollhav_provider.state.reconcile import Reconciled, reconcile
-from bollhav_provider.state.refs import RunKey, StateRef, channel
+from bollhav_provider.state.refs import RunKey, StateRef, account, channel
 from bollhav_provider.state.reset import reset
 from bollhav_provider.state.schema import bootstrap
 from bollhav_provider.state.transitions import ApplyStats, apply, block, fail, release
-from bollhav_provider.state.units import UnitRow, units
+from bollhav_provider.state.units import UnitRow, units, working
 
 __all__ = [
     "ApplyStats",
@@ -41,6 +41,7 @@ __all__ = [
     "RunKey",
     "StateRef",
     "UnitRow",
+    "account",
     "acheck_gates",
     "acheck_unit",
     "aobserve",
@@ -78,4 +79,5 @@ __all__ = [
     "units",
     "unlock",
     "unlock_model",
+    "working",
 ]

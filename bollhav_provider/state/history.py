@@ -39,6 +39,23 @@ class Retention:
     history: timedelta | None = timedelta(days=90)
     resets: timedelta | None = timedelta(days=365)
 
+    @classmethod
+    def of_days(cls, errors: int, history: int) -> Retention:
+        """Return what the options of a deployment say; 0 keeps for ever."""
+        return cls(timedelta(days=errors) if errors else None, timedelta(days=history) if history else None)
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return seconds by name; None for ever."""
+        kept = {"errors": self.errors, "history": self.history, "resets": self.resets}
+        return {name: age.total_seconds() if age is not None else None for name, age in kept.items()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, float | None]) -> Retention:
+        """Read what :meth:`to_json` wrote."""
+        names = ("errors", "history", "resets")
+        seconds = {name: value[name] for name in names if name in value}
+        return cls(**{name: timedelta(seconds=age) if age is not None else None for name, age in seconds.items()})
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
@@ -137,26 +154,31 @@ def attempts(
     return found
 
 
-def purge(conn: Conn, env: Environment, retention: Retention | None = None) -> dict[str, int]:
+def purge(
+    conn: Conn, env: Environment, retention: Retention | None = None, *, at_most: int | None = None
+) -> dict[str, int]:
     """Delete what is older than its retention, by the database's clock.
 
     Args:
         conn: in autocommit; every batch is a transaction.
         env: names the schema.
         retention: how long is kept; the default when not given.
+        at_most: rows of one table, roughly; all of them when not given.
 
     Returns:
         Deleted rows by table.
     """
     retention = retention or Retention()
     return {
-        "errors": _purge(conn, env, "errors", "created_at", retention.errors),
-        "history": _purge(conn, env, "history", "finished_at", retention.history),
-        "resets": _purge(conn, env, "resets", "reset_at", retention.resets),
+        "errors": _purge(conn, env, "errors", "created_at", retention.errors, at_most),
+        "history": _purge(conn, env, "history", "finished_at", retention.history, at_most),
+        "resets": _purge(conn, env, "resets", "reset_at", retention.resets, at_most),
     }
 
 
-def _purge(conn: Conn, env: Environment, table: str, column: str, age: timedelta | None) -> int:
+def _purge(
+    conn: Conn, env: Environment, table: str, column: str, age: timedelta | None, at_most: int | None
+) -> int:
     if age is None:
         return 0
     query = sql.SQL(
@@ -167,7 +189,7 @@ def _purge(conn: Conn, env: Environment, table: str, column: str, age: timedelta
     while True:
         count = conn.execute(query, (age, _BATCH)).rowcount
         total += count
-        if count < _BATCH:
+        if count < _BATCH or (at_most is not None and total >= at_most):
             return total
 
 

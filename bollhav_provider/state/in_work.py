@@ -26,6 +26,20 @@ def in_work(ref: StateRef, *, windowless: bool = False) -> sql.Composed:
     )
 
 
+def abandoned(ref: StateRef, *, windowless: bool = False) -> sql.Composed:
+    """Return an expression over ``s``: its lease runs on, and the session that held its lock is over.
+
+    Its worker is dead, or lost its connection. Nobody else may touch the row before the lease ends; whoever claims it
+    finds out which.
+    """
+    held = sql.SQL("{}(NULL, {}, s.since, s.until, {})").format(
+        function(ref.schema, "in_work", "claims.sql"), sql.Literal(ref.full_name), sql.Literal(windowless)
+    )
+    return sql.SQL(
+        "(s.status = 'running' AND s.lock_pid IS NOT NULL AND s.lease_until > clock_timestamp() AND NOT {})"
+    ).format(held)
+
+
 def idle(ref: StateRef, *, windowless: bool = False) -> sql.Composed:
     """Return an expression over ``s``: outstanding, and nobody works on it."""
     return sql.SQL("(s.status <> 'applied' AND NOT {})").format(in_work(ref, windowless=windowless))

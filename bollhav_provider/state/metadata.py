@@ -102,6 +102,7 @@ def _ours(model: Model) -> dict[str, Any]:
         "attest": attest,
         "max_lag": {source.name: source.max_lag for source in model.gated if source.max_lag},
         "inputs_known": model.inputs_known,
+        "sequential": model.state is not None and model.state.sequential,
     }
 
 

@@ -70,7 +70,7 @@ class RunKey:
     @classmethod
     def ad_hoc(cls, who: str | None = None) -> RunKey:
         """Return a key of its own: a call that no other call belongs to."""
-        return cls(uuid.uuid4(), who=_account() if who is None else who)
+        return cls(uuid.uuid4(), who=account() if who is None else who)
 
     def to_json(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry; :meth:`from_json` reads it back."""
@@ -91,7 +91,8 @@ def channel(env: Environment) -> str:
     return env.state_schema
 
 
-def _account() -> str | None:
+def account() -> str | None:
+    """Return the name of the account that this process runs as, or None where it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a passwd entry

@@ -29,7 +29,7 @@ Mode = Literal["discover", "bulldozer", "torch"]
 MODES = ("discover", "bulldozer", "torch")
 
 #: A row back to the start of its life. The attempt stays: a worker that still holds the old one is fenced.
-_PENDING = sql.SQL(
+PENDING = sql.SQL(
     "status = 'pending', applied_at = NULL, blocked_reason = NULL, owner = NULL, lease_until = NULL, reason = NULL, "
     "marked_by = NULL"
 )
@@ -108,7 +108,7 @@ def _first_time(conn: Conn, ref: StateRef, run: RunKey, window: Interval | None,
 
 def _reset_grid(conn: Conn, ref: StateRef, window: Interval | None) -> int:
     query = sql.SQL("UPDATE {} s SET {} WHERE s.status <> 'pending' AND {}").format(
-        ref.ident, _PENDING, free(ref)
+        ref.ident, PENDING, free(ref)
     )
     if window is None:
         return conn.execute(query).rowcount
@@ -118,7 +118,7 @@ def _reset_grid(conn: Conn, ref: StateRef, window: Interval | None) -> int:
 
 def _reset_single(conn: Conn, model: Model, ref: StateRef, window: Interval | None) -> int:
     query = sql.SQL("UPDATE {} s SET {} WHERE s.status <> 'pending' AND {}").format(
-        ref.ident, _PENDING, free(ref, windowless=True)
+        ref.ident, PENDING, free(ref, windowless=True)
     )
     if not single.grows(model):
         return conn.execute(query + sql.SQL(" AND s.since IS NULL")).rowcount
@@ -179,5 +179,5 @@ def _changed_content(conn: Conn, model: Model, ref: StateRef) -> int:
         return 0
     query = sql.SQL(
         "UPDATE {} s SET {} WHERE s.status = 'applied' AND s.content_hash IS NOT NULL AND s.content_hash <> %s"
-    ).format(ref.ident, _PENDING)
+    ).format(ref.ident, PENDING)
     return conn.execute(query, (model.content_hash,)).rowcount

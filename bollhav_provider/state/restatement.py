@@ -16,7 +16,9 @@ from psycopg import sql
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import UpstreamContract
 from bollhav_provider.state.clock import utc
+from bollhav_provider.state.gate_types import OWN_PAST
 from bollhav_provider.state.library import LibraryEntry, entries
+from bollhav_provider.state.metadata import OURS
 from bollhav_provider.state.refs import Conn, StateRef
 
 if TYPE_CHECKING:
@@ -52,6 +54,11 @@ _OLDER: dict[str, LiteralString] = {
     _WHOLE: (
         "SELECT m.since, m.until FROM {mine} m WHERE m.status = 'applied' AND m.applied_at < "
         "(SELECT max(u.applied_at) FROM {theirs} u WHERE u.status = 'applied')"
+    ),
+    OWN_PAST: (
+        "SELECT r.since, r.until FROM (SELECT m.*, max(m.applied_at) OVER "
+        "(ORDER BY m.since ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest "
+        "FROM {mine} m WHERE m.status = 'applied' AND m.since IS NOT NULL) r WHERE r.newest > r.applied_at"
     ),
 }
 #: A windowless unit reads everything, whatever the level.
@@ -126,7 +133,11 @@ def outdated(conn: Conn, env: Environment, full_names: Iterable[str] | None = No
 
 
 def cascade(
-    conn: Conn, env: Environment, seeds: Mapping[str, Sequence[Interval] | None] | None = None
+    conn: Conn,
+    env: Environment,
+    seeds: Mapping[str, Sequence[Interval] | None] | None = None,
+    *,
+    outdated_too: bool | None = None,
 ) -> list[Outdated]:
     """Return every unit, across pipelines, that would have to run again, in an order in which they can.
 
@@ -134,7 +145,8 @@ def cascade(
         conn: any.
         env: names the library.
         seeds: models, as the library has them, whose windows are going to be loaded again (None: all of
-            them). Without any, it starts from what is outdated now.
+            them).
+        outdated_too: whether what is outdated now is to run again as well; so it is where there are no seeds.
     """
     known = {entry.full_name: entry for entry in entries(conn, env)}
     links = edges(known.values(), env)
@@ -142,12 +154,14 @@ def cascade(
     reasons: dict[tuple[str, Unit], list[str]] = {}
     for name, windows in (seeds or {}).items():
         affected[name] = _Affected(list(windows or ()), windows is None)
-    if seeds is None:
+    if seeds is None if outdated_too is None else outdated_too:
         for one in outdated(conn, env):
             reasons[one.full_name, one.unit] = list(one.because)
             _add(affected, one.full_name, one.unit)
-    for name in _in_order(known, links):
-        for edge in links:
+    order = in_order(known, links)
+    for name in order:
+        # what reads its own past comes last: everything else that is new in it counts
+        for edge in sorted(links, key=lambda link: link.level == OWN_PAST):
             if edge.downstream != name or not affected.get(edge.upstream):
                 continue
             for unit in _reached(conn, known[name].ref, affected[edge.upstream], edge.level):
@@ -155,14 +169,17 @@ def cascade(
                 if edge.upstream not in because:
                     because.append(edge.upstream)
                 _add(affected, name, unit)
-    place = {name: number for number, name in enumerate(_in_order(known, links))}
+    place = {name: number for number, name in enumerate(order)}
     ordered = sorted(reasons, key=lambda key: (place[key[0]], key[1].sort_key))
     return [Outdated(name, unit, tuple(reasons[name, unit])) for name, unit in ordered]
 
 
 def edges(found: Iterable[LibraryEntry], env: Environment) -> list[Edge]:
-    """Return the gates between models that have state, as their registrants declared them."""
-    by_name = {entry.full_name: entry for entry in found}
+    """Return the gates between models that have state, as their registrants declared them.
+
+    A model whose windows wait for its own earlier ones has an edge to itself.
+    """
+    by_name = {entry.full_name: entry for entry in found if entry.ref is not None}
     suffix = env.state_schema.removeprefix("z_bollhav")
     links = []
     for entry in by_name.values():
@@ -170,24 +187,29 @@ def edges(found: Iterable[LibraryEntry], env: Environment) -> list[Edge]:
         for item in declared if isinstance(declared, list) else ():
             if not isinstance(item, dict) or item.get("contract") in (None, _EXISTS):
                 continue
-            upstream = _in_environment(str(item.get("name")), suffix)
-            if upstream in by_name and by_name[upstream].ref is not None and entry.ref is not None:
+            if suffix and item.get("deactivate_for_dev"):
+                continue  # production is read
+            for upstream in _meant(str(item.get("name")), suffix, by_name, entry.full_name):
                 links.append(Edge(upstream, entry.full_name, str(item["contract"]).lower()))
+        ours = entry.metadata.get(OURS)
+        if isinstance(ours, dict) and ours.get("sequential"):
+            links.append(Edge(entry.full_name, entry.full_name, OWN_PAST))
     return [link for link in links if link.level in _OLDER]
 
 
-def _in_environment(name: str, suffix: str) -> str:
-    """A declared name has no suffix; the library's names have, on the schema."""
-    if "." not in name:
-        return name
-    head, table = name.rsplit(".", 1)
-    return f"{head}{suffix}.{table}"
+def _meant(name: str, suffix: str, known: Mapping[str, object], mine: str) -> list[str]:
+    """Return the library's names that a declared name stands for: it has no suffix, theirs have, on the schema."""
+    head, _, table = name.rpartition(".")
+    if head == "*":
+        return [one for one in known if one.rpartition(".")[2] == table and one != mine]
+    there = f"{head}{suffix}.{table}" if head else name
+    return [there] if there in known else []
 
 
 def _older(conn: Conn, mine: StateRef | None, theirs: StateRef | None, level: str) -> list[Unit]:
     assert mine is not None
     assert theirs is not None
-    parts = [sql.SQL(_OLDER[level]), sql.SQL("" if level == _WHOLE else _OLDER_WINDOWLESS)]
+    parts = [sql.SQL(_OLDER[level]), sql.SQL("" if level in (_WHOLE, OWN_PAST) else _OLDER_WINDOWLESS)]
     return _units(
         conn, sql.Composed([part.format(mine=mine.ident, theirs=theirs.ident) for part in parts]), {}
     )
@@ -200,9 +222,12 @@ def _reached(conn: Conn, ref: StateRef | None, affected: _Affected, level: str) 
     values: dict[str, Any] = {}
     if not affected.whole and level != _WHOLE:
         windows = affected.windows
+        first = min(window.since for window in windows)
         if level == _THROUGH:
             where = sql.SQL("(m.since IS NULL OR m.until > %(first)s)")
-            values = {"first": min(window.since for window in windows)}
+            values = {"first": first}
+        elif level == OWN_PAST:
+            where, values = sql.SQL("m.since > %(first)s"), {"first": first}
         else:
             touch = sql.SQL(_TOUCHED_EXACTLY if level == _EXACT else _TOUCHED)
             where = sql.SQL(
@@ -233,9 +258,9 @@ def _add(affected: dict[str, _Affected], name: str, unit: Unit) -> None:
         known.windows.append(unit.window)
 
 
-def _in_order(known: Mapping[str, LibraryEntry], links: Sequence[Edge]) -> list[str]:
+def in_order(known: Mapping[str, LibraryEntry], links: Sequence[Edge]) -> list[str]:
     """Return the models so that each comes after what it waits for; those of a cycle by name, at the end."""
-    waits = {name: {link.upstream for link in links if link.downstream == name} for name in known}
+    waits = {name: {link.upstream for link in links if link.downstream == name != link.upstream} for name in known}
     order: list[str] = []
     done: set[str] = set()
     while len(order) < len(known):

@@ -210,6 +210,14 @@ MODEL_LOCKS = Shape(
     ),
 )
 
+#: When what runs do now and then was last done. Ours alone.
+UPKEEP = Shape(
+    columns=(
+        Col.same("task", "TEXT PRIMARY KEY"),
+        Col.same("done_at", "TIMESTAMPTZ NOT NULL"),
+    ),
+)
+
 #: The function files that are installed, by the digest of their content. Ours alone.
 INSTALLED = Shape(
     columns=(
@@ -228,6 +236,7 @@ FIXED: dict[str, Shape] = {
     "resets": RESETS,
     "prefilled": PREFILLED,
     "model_locks": MODEL_LOCKS,
+    "upkeep": UPKEEP,
     "installed": INSTALLED,
 }
 

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.state.clock import utc
-from bollhav_provider.state.in_work import in_work
+from bollhav_provider.state.in_work import abandoned, in_work
 from bollhav_provider.state.prefill import grain_changed
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.rows import declared_edges
@@ -33,6 +33,7 @@ class UnitRow:
         in_work: whether somebody works on it: a live lease, or another implementation's ``running``.
         owner: who, as far as known.
         covers: the range that the one row of an unbatched temporal model covers; else the unit's window.
+        abandoned: of a unit in work, whether its worker's session is over: it is dead, or lost its connection.
         row: further columns: ``started_at``, ``duration``, ``rows_in``, ``rows_written``, ``rows_changed``,
             ``reason``, ``marked_by``, ``who``, ``dag_id``, ``airflow_run_id``, ``task_id``, ``try_number``,
             ``lease_until``, ``content_hash``.
@@ -46,12 +47,13 @@ class UnitRow:
     in_work: bool
     owner: str | None
     covers: Interval | None
+    abandoned: bool
     row: dict[str, Any]
 
     @property
     def outstanding(self) -> bool:
-        """Whether it is work for somebody: not applied, and nobody is seen to be at it."""
-        return self.status != "applied" and not self.in_work
+        """Whether it is work for somebody: not applied, and nobody is seen to be at it who lives."""
+        return self.status != "applied" and (not self.in_work or self.abandoned)
 
 
 _EXTRA = (
@@ -59,7 +61,7 @@ _EXTRA = (
     "dag_id", "airflow_run_id", "task_id", "try_number", "lease_until", "content_hash",
 )  # fmt: skip
 _SELECT = sql.SQL(
-    "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, {}, {} FROM {} s "
+    "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, {}, {}, {} FROM {} s "
 )
 _THE_WINDOWLESS_ROW = sql.SQL("WHERE s.since IS NULL")
 _THE_GROWING_ROW = sql.SQL("WHERE s.since IS NOT NULL ORDER BY s.since, s.until DESC LIMIT 1")
@@ -121,6 +123,18 @@ def units(
     return found if limit is None else found[:limit]
 
 
+def working(conn: Conn, model: Model, env: Environment, window: Interval | None = None) -> list[UnitRow]:
+    """List the units of a window that somebody works on who is not known to be over. Arguments as for :func:`units`."""
+    ref = StateRef.of(model, env)
+    since, until = (window.since, window.until) if window is not None and not model.is_windowless else (None, None)
+    tail = sql.SQL(
+        "WHERE s.status = 'running' AND (%(since)s::timestamptz IS NULL OR s.since >= %(since)s) "
+        "AND (%(until)s::timestamptz IS NULL OR s.until <= %(until)s) ORDER BY s.since"
+    )
+    found = _fetch(conn, ref, tail, {"since": since, "until": until}, whole=model.is_windowless)
+    return [row for row in found if row.in_work and not row.abandoned]
+
+
 def _only(outstanding: bool) -> sql.SQL:
     return sql.SQL("AND s.status <> 'applied'" if outstanding else "")
 
@@ -133,9 +147,11 @@ def _fetch(
     conn: Conn, ref: StateRef, tail: sql.Composable, values: dict[str, Any], *, whole: bool = False
 ) -> list[UnitRow]:
     columns = sql.SQL(", ").join(sql.SQL("s.") + sql.Identifier(name) for name in _EXTRA)
-    query = _SELECT.format(in_work(ref, windowless=whole), columns, ref.ident) + tail
+    query = _SELECT.format(
+        in_work(ref, windowless=whole), abandoned(ref, windowless=whole), columns, ref.ident
+    ) + tail
     found = []
-    for since, until, status, applied_at, attempt, blocked_reason, owner, busy, *rest in conn.execute(
+    for since, until, status, applied_at, attempt, blocked_reason, owner, busy, left, *rest in conn.execute(
         query, values
     ):
         covers = Interval(utc(since), utc(until)) if since is not None else None
@@ -149,6 +165,7 @@ def _fetch(
                 in_work=bool(busy),
                 owner=owner,
                 covers=covers,
+                abandoned=bool(left),
                 row=dict(zip(_EXTRA, rest, strict=True)),
             )
         )

@@ -206,3 +206,54 @@ def test_prune_keeps_what_is_covered(bollhav_cli: Bollhav, monkeypatch: pytest.M
 def test_an_unknown_model_is_named_with_the_nearest(bollhav_cli: Bollhav) -> None:
     told = bollhav_cli("run", "shop.ordres", code=1)
     assert "shop.orders" in str(told.exception)
+
+
+def test_a_run_with_cascade_puts_back_first_and_runs_again_in_order(bollhav_cli: Bollhav, db: str) -> None:
+    for model in ("shop.orders", "mart.sums", "mart.flex"):
+        bollhav_cli("run", model, *WEEK)
+    second = ("--since", "2024-01-02", "--until", "2024-01-03")
+    told = as_json(bollhav_cli("run", "shop.orders", *second, "--cascade", "--json"))
+    assert [(unit["model"], unit["status"]) for unit in told["units"]] == [
+        ("shop.orders", "applied"), ("mart.flex", "applied"), ("mart.sums", "applied")
+    ]  # fmt: skip
+    planned = as_json(bollhav_cli("plan", "shop.orders", *second, "--cascade", "--json"))
+    assert [(one["model"], one["because"]) for one in planned["outdated"]] == [
+        ("mart.flex", ["shop.orders"]), ("mart.sums", ["shop.orders"])
+    ]  # fmt: skip
+    # a window that fails leaves what is made from it put back, and says that it waits
+    told = bollhav_cli("run", "shop.orders", "--since", "2024-01-05", "--until", "2024-01-06", "--cascade", code=1)
+    assert "the fifth is [cursed]" in told.output
+
+
+def test_several_models_run_each_after_what_it_reads(bollhav_cli: Bollhav) -> None:
+    told = as_json(bollhav_cli("run", "mart.sums", "shop.orders", *WEEK, "--json"))
+    assert [unit["model"] for unit in told["units"]] == ["shop.orders"] * 4 + ["mart.sums"] * 4
+    told = as_json(bollhav_cli("run", "--select", "mart", *WEEK, "--json"))
+    assert [unit["model"] for unit in told["units"]] == ["mart.sums"] * 4
+    assert "--select" in str(bollhav_cli("run", *WEEK, code=1).exception)
+
+
+def test_a_dry_run_plans_all_that_match_together_and_changes_nothing(
+    bollhav_cli: Bollhav, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRY_STATE", "1")
+    planned = as_json(bollhav_cli("run", *WEEK, "--json"))
+    assert planned["counts"] == {"run": 4, "after": 8}
+    assert [model["model"] for model in planned["models"]] == ["shop.orders", "mart.flex", "mart.sums"]
+    assert as_json(bollhav_cli("run", "mart.sums", *WEEK, "--json", code=1))["hard"]  # nobody registered its upstream
+    assert query(db, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('z_bollhav', 'shop', 'mart')") == [(0,)]
+    monkeypatch.delenv("DRY_STATE")
+    bollhav_cli("run", "shop.orders", "--since", "2024-01-01", "--until", "2024-01-02")
+    waiting = as_json(bollhav_cli("run", "mart.sums", *WEEK, "--dry", "--json", code=3))
+    assert waiting["counts"] == {"run": 1, "blocked": 3}
+
+
+def test_units_that_another_worker_has_are_no_success(bollhav_cli: Bollhav, db: str) -> None:
+    bollhav_cli("run", "shop.orders", "--since", "2024-01-01", "--until", "2024-01-02")
+    table = query(db, "SELECT state_table FROM z_bollhav.library WHERE full_name = 'shop.orders'")[0][0]
+    with psycopg.connect(db, autocommit=True) as conn:
+        statement = "UPDATE z_bollhav.{} SET status = 'running', owner = 'far:1:x', lease_until = now() + interval '1h'"
+        conn.execute(sql.SQL(statement + " WHERE since = '2024-01-02Z'").format(sql.Identifier(table)))
+    told = bollhav_cli("run", "shop.orders", "--since", "2024-01-02", "--until", "2024-01-03", code=3)
+    assert "1 unit(s) are left to others" in told.output
+    assert "far:1:x" in told.output

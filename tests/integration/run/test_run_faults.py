@@ -195,7 +195,8 @@ def test_a_model_without_concurrent_runs_is_locked_for_another_run_until_the_end
     assert execute_unit(h.connections, h.graph(), model, Unit(day(1)), mine).applied
     with pytest.raises(ModelLockedError):
         execute_unit(h.connections, h.graph(), model, Unit(day(2)), other)
-    finish(h.connections, model, mine)
+    assert not finish(h.connections, model, mine, if_done=True)  # other units of its window are left
+    assert finish(h.connections, model, mine)
     assert execute_unit(h.connections, h.graph(), model, Unit(day(2)), other).applied
 
 

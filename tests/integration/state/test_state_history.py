@@ -22,6 +22,7 @@ from state_support import (
 )
 
 from bollhav_provider import state
+from bollhav_provider.state import history, upkeep
 
 DAY = unit("01-03", "01-04")
 RUN = state.RunKey.ad_hoc("tester")
@@ -137,3 +138,33 @@ def test_renewing_a_lease_makes_no_index_entries(db: str, conn: Conn) -> None:
             state.renew(heart, claim, timedelta(minutes=1))
     size = one(conn, "SELECT pg_relation_size(%s::regclass)", ref.ident.as_string())
     assert size <= 2 * 8192
+
+
+def test_runs_purge_now_and_then_a_bounded_number_of_rows(conn: Conn, monkeypatch: pytest.MonkeyPatch) -> None:
+    state.bootstrap(conn, ENV)
+    day = timedelta(days=1)
+    conn.execute(
+        "INSERT INTO z_bollhav.errors (full_name, run_id, error_type, created_at) "
+        "SELECT 'x', gen_random_uuid(), 'E', now() - interval '91 days' FROM generate_series(1, 25)"
+    )
+    monkeypatch.setattr(upkeep, "_AT_MOST", 10)
+    monkeypatch.setattr(history, "_BATCH", 10)
+    assert upkeep.keep_up(conn, ENV, state.Retention(), day) == {"errors": 10, "history": 0, "resets": 0}
+    left = [upkeep.keep_up(conn, ENV, state.Retention(), day) for _ in range(3)]
+    assert [gone["errors"] if gone else None for gone in left] == [10, 5, None]
+    assert upkeep.keep_up(conn, ENV, state.Retention(), timedelta(0)) is not None
+
+
+def test_a_purge_that_may_not_delete_disturbs_nobody(db: str, conn: Conn, caplog: pytest.LogCaptureFixture) -> None:
+    state.bootstrap(conn, ENV)
+    role = f"r_{conn.info.dbname}"
+    conn.execute(f'CREATE ROLE "{role}" LOGIN')
+    try:
+        conn.execute(f'GRANT USAGE ON SCHEMA z_bollhav TO "{role}"')
+        conn.execute(f'GRANT ALL ON z_bollhav.upkeep TO "{role}"')
+        with connect(db, user=role) as weak:
+            assert upkeep.keep_up(weak, ENV, state.Retention()) is None
+        assert "were not deleted: permission denied" in caplog.text
+    finally:
+        conn.execute(f'DROP OWNED BY "{role}"')
+        conn.execute(f'DROP ROLE "{role}"')
