@@ -10,9 +10,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg import sql
 
 from bollhav_provider.testing.postgres import PostgresServer
+
+# A change is judged by the same examples every time; people's own runs go on exploring.
+settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")

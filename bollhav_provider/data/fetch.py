@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -172,6 +172,7 @@ def fetch_batches(
         raise DataError(f"{what}: a batch of {size} rows: ask for at least 1.")
     fields = fields if fields is not None else describe(conn, query, params)
     with _errors_named(what):
+        fields = _with_scales(conn, fields, query, params)
         name = f"{_BATCH_CURSOR}_{next(_numbers)}"
         with psycopg.ServerCursor(conn, name, withhold=True) as cursor:
             cursor.execute(_carried(fields, query, params), params, binary=True)
@@ -183,6 +184,30 @@ def fetch_batches(
                     break
             if empty:
                 yield _from_rows([], fields, what)
+
+
+def _with_scales(
+    conn: psycopg.Connection[Any], fields: tuple[Field, ...], query: Query, params: Params
+) -> tuple[Field, ...]:
+    """Settle the decimals of numerics that declare none, so that every batch has the same type.
+
+    A scale of its own for each batch would make joining them lose decimals. It takes one more pass over the rows, and
+    only where there is such a column.
+    """
+    open_ones = [field for field in fields if field.kind == "numeric" and (field.scale is None or field.scale < 0)]
+    if not open_ones:
+        return fields
+    longest = sql.SQL(", ").join(
+        sql.SQL("max(pg_catalog.scale(q.{}))").format(
+            sql.Identifier(field.name if params is None else field.name.replace("%", "%%"))
+        )
+        for field in open_ones
+    )
+    found = conn.execute(sql.SQL("SELECT {} FROM ({}) AS q").format(longest, query), params, prepare=False).fetchone()
+    scales = dict(zip((field.name for field in open_ones), found or (), strict=True))
+    return tuple(
+        replace(field, scale=scales[field.name] or 0) if field.name in scales else field for field in fields
+    )
 
 
 def _count() -> Iterator[int]:
@@ -305,9 +330,13 @@ def _decimal(series: pl.Series, field: Field, what: str) -> pl.Series:
             f"precision with "
             f'"{field.name}"::float8, or as text.'
         )
-    scale = field.scale
-    if scale is None or scale < 0:
-        scale = _longest(series.str.split(".").list.get(1, null_on_oob=True))
+    decimals = _longest(series.str.split(".").list.get(1, null_on_oob=True))
+    scale = decimals if field.scale is None or field.scale < 0 else field.scale
+    if decimals > scale:
+        raise DataError(
+            f"{what}: column {field.name!r} holds a value with {decimals} decimals that was written while it was being "
+            f"read; the batches before have {scale}: run again."
+        )
     digits = _longest(series.str.replace_all(r"^-?0*|\.", ""))
     whole = _longest(series.str.extract(r"^-?0*(\d*)")) + scale
     if max(whole, digits) > _DECIMAL_DIGITS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import math
 from collections.abc import Iterator
 from decimal import Decimal
@@ -94,6 +95,9 @@ def test_every_value_survives_both_read_paths(
         for got, put in zip(frame.iter_rows(named=True), rows, strict=True):
             for name, value in put.items():
                 expected = value
+                if name == "ip" and value is not None:  # the server has its own spelling of some addresses
+                    assert ipaddress.ip_address(got[name]) == ipaddress.ip_address(value)
+                    continue
                 if name == "f4" and value is not None and not math.isnan(value):
                     assert got[name] == pytest.approx(value, rel=1e-6)
                     continue
@@ -173,3 +177,9 @@ def test_a_reader_who_stops_early_leaves_no_cursor_behind(conn: psycopg.Connecti
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert conn.execute("SELECT count(*) FROM pg_cursors WHERE name LIKE 'bollhav%'").fetchone() == (0,)
+
+
+def test_batches_of_a_numeric_without_a_scale_have_one_type(conn: psycopg.Connection[Any]) -> None:
+    query = sql.SQL("SELECT v::numeric FROM (VALUES (1, '1'), (2, '0.00001'), (3, '12.5')) AS t(i, v) ORDER BY i")
+    joined = pl.concat(list(fetch_batches(conn, query, size=1)))
+    assert joined["v"].to_list() == [Decimal("1"), Decimal("0.00001"), Decimal("12.5")]
