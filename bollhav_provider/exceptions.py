@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 
+#: Of what a problem says in one of its parts.
+_LONGEST_TEXT = 2000
+
+
 class BollhavError(Exception):
     """Base of every error that the provider raises on purpose."""
 
@@ -39,6 +43,13 @@ class Problem(NamedTuple):
         return f"{self.model}: {self.field}: {self.message}"
 
 
+def _readable(text: str) -> str:
+    """Leave out the middle of a text that nobody reads, because what it quotes is that long."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return f"{text[: _LONGEST_TEXT // 2]} ... {text[-_LONGEST_TEXT // 2 :]}"
+
+
 class DefinitionError(BollhavError, ValueError):
     """Everything that is wrong with a model's definition, at once.
 
@@ -47,7 +58,7 @@ class DefinitionError(BollhavError, ValueError):
     """
 
     def __init__(self, problems: tuple[Problem, ...] | list[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(Problem(*map(_readable, problem)) for problem in problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[DefinitionError], tuple[tuple[Problem, ...]]]:

@@ -1,11 +1,12 @@
 """What a model asks of Airflow. Pure data: nothing here imports it."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict
+from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict, shown
 from bollhav_provider.model.grids import grid_problem
 from bollhav_provider.model.instants import Duration, Instant
 
@@ -20,7 +21,9 @@ def import_path(value: Any) -> Any:
         return value
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     if not module or not name or "<" in name:
-        raise ValueError(f"{value!r} cannot be found again by its name; define the function at the top of a module")
+        raise ValueError(
+            f"{shown(value)} cannot be found again by its name; define the function at the top of a module"
+        )
     return f"{module}:{name}"
 
 
@@ -33,6 +36,11 @@ def _several(value: Any) -> Any:
 
 
 Callbacks = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | list[str])]
+
+
+_DURATIONS = (
+    "dagrun_timeout", "retry_delay", "max_retry_delay", "execution_timeout", "poke_interval", "sensor_timeout",
+)  # fmt: skip
 
 
 class AirflowOptions(Definition):
@@ -51,18 +59,18 @@ class AirflowOptions(Definition):
         default=None, description="Last instant that is scheduled; not given: the contract's end."
     )
     catchup: bool | None = Field(default=None, description="Whether runs are made for windows that passed meanwhile.")
-    max_active_runs: int | None = Field(default=None, ge=1, description="Runs of the DAG at a time.")
-    max_active_tasks: int | None = Field(default=None, ge=1, description="Tasks of the DAG at a time.")
+    max_active_runs: int | None = Field(default=None, ge=1, le=2**31 - 1, description="Runs of the DAG at a time.")
+    max_active_tasks: int | None = Field(default=None, ge=1, le=2**31 - 1, description="Tasks of the DAG at a time.")
     dagrun_timeout: Duration | None = Field(default=None, description="After which a run fails.")
     is_paused_upon_creation: bool | None = Field(default=None, description="Whether the DAG starts paused.")
-    retries: int | None = Field(default=None, ge=0, description="How often a failed task is tried again.")
+    retries: int | None = Field(default=None, ge=0, le=2**31 - 1, description="How often a failed task is tried again.")
     retry_delay: Duration | None = Field(default=None, description="Between two tries.")
     retry_exponential_backoff: bool | None = Field(default=None, description="Whether the delay doubles.")
     max_retry_delay: Duration | None = Field(default=None, description="The longest delay.")
     pool: str | None = Field(default=None, description="Pool of the executing tasks.")
-    pool_slots: int | None = Field(default=None, ge=1, description="Slots that one task takes.")
+    pool_slots: int | None = Field(default=None, ge=1, le=2**31 - 1, description="Slots that one task takes.")
     queue: str | None = Field(default=None, description="Queue of the executor.")
-    priority_weight: int | None = Field(default=None, description="Priority of the tasks.")
+    priority_weight: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="Priority of the tasks.")
     weight_rule: str | None = Field(default=None, description="downstream, upstream or absolute.")
     execution_timeout: Duration | None = Field(default=None, description="After which an executing task is stopped.")
     executor: str | None = Field(default=None, description="Name of the executor, where several are configured.")
@@ -98,14 +106,17 @@ class AirflowOptions(Definition):
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the options by themselves."""
-        if self.cron is not None and (problem := grid_problem(self.cron, self.tz)):
-            if problem[0] == "tz":
-                yield problem
-            else:
-                yield "schedule", f"{problem[1]}; or write 'auto', 'assets' or None"
+        problem = grid_problem(self.cron if self.cron is not None else "@daily", self.tz)
+        if problem is not None:
+            yield problem if problem[0] == "tz" else ("schedule", f"{problem[1]}; or write 'auto', 'assets' or None")
         if self.start_date and self.end_date and self.start_date >= self.end_date:
             yield "end_date", "start_date is not before end_date; exchange them"
         for name in ("on_failure_callback", "on_success_callback", "on_retry_callback", "on_skipped_callback"):
             for path in getattr(self, name):
-                if path.count(":") != 1 or not all(path.split(":")):
-                    yield name, f"{path!r} is no import path; write 'package.module:function'"
+                module, _, function = path.partition(":")
+                if not all(part.isidentifier() for part in (*module.split("."), *function.split("."))):
+                    yield name, f"{shown(path)} is no import path; write 'package.module:function'"
+        for name in _DURATIONS:
+            given = getattr(self, name)
+            if given is not None and (given < timedelta(0) or (given == timedelta(0) and name != "retry_delay")):
+                yield name, f"{given} is no time to wait; write a positive duration, such as '5m'"

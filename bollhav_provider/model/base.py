@@ -2,81 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bollhav_provider.exceptions import DefinitionError, Problem
+from bollhav_provider.model.arguments import one_in_a_list, slips
+from bollhav_provider.model.explain import explain
+from bollhav_provider.model.frozen import Bag, FrozenDict, freeze, thaw
+from bollhav_provider.model.words import did_you_mean, shown
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from pydantic import GetCoreSchemaHandler
-    from pydantic_core import CoreSchema
+__all__ = ["Bag", "Definition", "Finding", "FrozenDict", "Words", "did_you_mean", "freeze", "shown", "thaw"]
 
 #: A field and what is wrong with it; the model's name is added by whoever reports it.
 Finding = tuple[str, str]
-
-
-class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed and can be hashed; it compares equal to any dict with the same items."""
-
-    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
-        raise TypeError("definitions are immutable; write a new one")
-
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (dict(self),))
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(
-            freeze,
-            core_schema.dict_schema(core_schema.str_schema()),
-            serialization=core_schema.plain_serializer_function_ser_schema(thaw),
-        )
-
-
-if TYPE_CHECKING:
-    #: A mapping that is frozen when the definition is made.
-    Bag = Mapping[str, Any]
-else:
-    Bag = FrozenDict
-
-
-def freeze(value: Any) -> Any:
-    """Return a value in which no list or dict is left, all the way down."""
-    if isinstance(value, Mapping):
-        return FrozenDict((key, freeze(item)) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(freeze(item) for item in value)
-    if isinstance(value, set):
-        return frozenset(value)
-    return value
-
-
-def thaw(value: Any) -> Any:
-    """Undo :func:`freeze`."""
-    if isinstance(value, Mapping):
-        return {key: thaw(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [thaw(item) for item in value]
-    return value
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest known word, or an empty string."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _one_or_several(value: Any) -> Any:
@@ -99,6 +42,18 @@ class Definition(BaseModel):
 
     #: The fields that may be given by position, in order.
     _positional: ClassVar[tuple[str, ...]] = ()
+    #: The fields whose values are brought into an order of their own, so that a set is as good as a list.
+    _unordered: ClassVar[frozenset[str]] = frozenset()
+    #: The text fields that may be empty or blank.
+    _may_be_blank: ClassVar[frozenset[str]] = frozenset({"description"})
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if cls.model_config.get("extra") != "forbid" or not cls.model_config.get("frozen"):
+            raise TypeError(
+                f"{cls.__name__}: a definition is frozen and refuses unknown arguments, so that a misspelt one is "
+                "never lost; leave 'extra' and 'frozen' of its configuration as they are"
+            )
 
     def __init__(self, *args: Any, **data: Any) -> None:
         problems: list[Problem] = []
@@ -116,10 +71,15 @@ class Definition(BaseModel):
             data[name] = value
         if problems:
             raise DefinitionError(problems)
+        data = one_in_a_list(cls, data)
+        if found := [Problem(cls._label(data), field, message) for field, message in slips(cls, data)]:
+            raise DefinitionError(found)
         try:
             super().__init__(**cls._prepare(data))
         except ValidationError as error:
-            raise DefinitionError(list(cls._explain(error, cls._label(data)))) from None
+            raise DefinitionError(list(explain(error, cls._label(data), list(cls.model_fields)))) from None
+        except Exception as error:  # a value of the user's own that fails while it is looked at
+            raise DefinitionError([Problem(cls._label(data), "arguments", f"cannot be read: {error}")]) from error
         if "kind" in cls.model_fields:
             # What tells one kind of piece from another is written out even where only given fields are.
             self.__pydantic_fields_set__.add("kind")
@@ -138,6 +98,21 @@ class Definition(BaseModel):
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **changes})
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy; one with changes is checked like a new definition, as by :meth:`replace`."""
+        return self.replace(**update) if update else super().model_copy(deep=deep)
+
+    def copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False, **_: Any) -> Self:
+        """Return a copy, as :meth:`model_copy` does."""
+        return self.model_copy(update=update, deep=deep)
+
+    @classmethod
+    def model_construct(  # type: ignore[override]  # the plugin reads the fields into it
+        cls, _fields_set: set[str] | None = None, **values: Any
+    ) -> Self:
+        """Return a new definition, checked like every other one."""
+        return cls(**values)
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
@@ -150,48 +125,3 @@ class Definition(BaseModel):
         name = data.get("name")
         return f"{cls.__name__}({name!r})" if isinstance(name, str) else cls.__name__
 
-    @classmethod
-    def _explain(cls, error: ValidationError, label: str) -> Iterator[Problem]:
-        items = error.errors(include_url=False)
-        for item in items:
-            path = _dotted(item["loc"])
-            cause = item.get("ctx", {}).get("error")
-            if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in items):
-                continue  # only what is wrong with its items makes it short
-            if isinstance(cause, DefinitionError):
-                for problem in cause.problems:
-                    yield Problem(label, f"{path}.{problem.field}" if path else problem.field, problem.message)
-            elif item["type"] == "extra_forbidden":
-                name = str(item["loc"][-1])
-                known = cls._arguments(item["loc"][:-1])
-                hint = did_you_mean(name, known) or f"; the arguments are {', '.join(known)}"
-                yield Problem(label, path, f"unknown argument{hint}")
-            elif item["type"] == "missing":
-                yield Problem(label, path, f"missing; write {item['loc'][-1]}=...")
-            elif item["type"] == "union_tag_invalid":
-                words = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
-                hint = did_you_mean(str(item["ctx"]["tag"]), words)
-                yield Problem(label, path, f"{item['ctx']['tag']!r} is none of {', '.join(words)}{hint}")
-            elif item["type"] == "union_tag_not_found":
-                yield Problem(label, path, "the kind is missing; write kind=...")
-            else:
-                # What the rule's own message starts with is not said twice.
-                message = item["msg"].removeprefix("Value error, ").removeprefix(f"{path.rpartition('.')[2]}: ")
-                given = "" if isinstance(cause, Exception) else f", not {item['input']!r}"
-                yield Problem(label, path or "arguments", message.replace("Input should be", "must be") + given)
-
-    @classmethod
-    def _arguments(cls, path: tuple[int | str, ...]) -> list[str]:
-        """The names of the arguments at a path; nested pieces explain themselves, so it is this one's."""
-        return list(cls.model_fields)
-
-
-def _is_inside(path: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
-    return len(path) > len(other) and path[: len(other)] == other
-
-
-def _dotted(path: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text

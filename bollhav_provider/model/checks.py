@@ -5,9 +5,9 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from bollhav_provider.model.base import Definition, Finding, Words
+from bollhav_provider.model.base import Definition, Finding, Words, shown
 from bollhav_provider.model.enums import Severity
 from bollhav_provider.model.instants import Duration
 from bollhav_provider.model.names import TableId
@@ -17,8 +17,24 @@ if TYPE_CHECKING:
 
 
 Columns = Annotated[Words, Field(min_length=1)]
-Scalar = bool | int | float | Decimal | date | datetime | str
-Bound = int | float | Decimal | date | datetime | str
+
+
+def _one_message(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Report a value of no kind once, instead of once for each kind that it is not."""
+    try:
+        return handler(value)
+    except ValidationError:
+        raise ValueError(f"must be a number, a text, a date or an instant, not {shown(value)}") from None
+
+
+def _no_nan(value: Any) -> Any:
+    if value != value:
+        raise ValueError("NaN is greater than every number to PostgreSQL and bounds nothing; write a number")
+    return value
+
+
+Scalar = Annotated[bool | int | float | Decimal | date | datetime | str, WrapValidator(_one_message)]
+Bound = Annotated[int | float | Decimal | date | datetime | str, WrapValidator(_one_message), AfterValidator(_no_nan)]
 
 
 class Check(Definition):
@@ -131,8 +147,15 @@ class InRange(Check):
         """Yield what is wrong with the bounds."""
         if self.min is None and self.max is None:
             yield "min", "neither min nor max is given, so every value passes; give one"
-        elif self.min is not None and self.max is not None and type(self.min) is type(self.max) and self.min > self.max:  # type: ignore[operator]
+        elif self.min is not None and self.max is not None and _is_greater(self.min, self.max):
             yield "max", f"min {self.min!r} is greater than max {self.max!r}, so no value passes; exchange them"
+
+
+def _is_greater(one: Any, other: Any) -> bool:
+    try:
+        return bool(one > other)
+    except (TypeError, ArithmeticError):
+        return False  # of two types, which PostgreSQL may yet compare
 
 
 class Relationship(Check):
@@ -172,8 +195,8 @@ class RowCount(Check):
     """The unit wrote a number of rows within bounds."""
 
     kind: Literal["row_count"] = "row_count"
-    min: int | None = Field(default=None, ge=0, description="The least number of rows.")
-    max: int | None = Field(default=None, ge=0, description="The greatest number of rows.")
+    min: int | None = Field(default=None, ge=0, le=2**63 - 1, description="The least number of rows.")
+    max: int | None = Field(default=None, ge=0, le=2**63 - 1, description="The greatest number of rows.")
 
     def problems(self) -> Iterator[Finding]:
         """Yield what is wrong with the bounds."""

@@ -7,10 +7,14 @@ from pydantic import BeforeValidator, Field
 
 from bollhav_provider.model.base import Definition, Finding, Words
 from bollhav_provider.model.enums import Allow
-from bollhav_provider.model.names import name_problem
+from bollhav_provider.model.grids import grid_problem
+from bollhav_provider.model.names import SYSTEM_COLUMNS, name_problem
 
 if TYPE_CHECKING:
     from bollhav_provider.model.pgtypes import PgType
+
+
+MAX_INDEX_COLUMNS = 32
 
 
 def _words(value: Any) -> Any:
@@ -117,6 +121,8 @@ class Column(Definition):
 
         if problem := name_problem(self.name, "column name"):
             yield "name", problem
+        if self.name in SYSTEM_COLUMNS:
+            yield "name", f"every table of PostgreSQL has a column {self.name!r} of its own; choose another name"
         if problem := type_problem(self.type):
             yield "type", problem
             return
@@ -147,17 +153,10 @@ class Column(Definition):
             )
 
     def _naive_tz_problems(self, kind: "PgType") -> Iterator[Finding]:
-        from zoneinfo import ZoneInfo
-
         if not kind.name.startswith("timestamp"):
             yield "naive_tz", f"a column of type {self.type} has no use for a zone; leave the argument out"
-        try:
-            ZoneInfo(str(self.naive_tz))
-        except (KeyError, ValueError, OSError):
-            yield (
-                "naive_tz",
-                f"{self.naive_tz!r} is no zone of the IANA database; write one such as 'Europe/Berlin' or 'UTC'",
-            )
+        if problem := grid_problem("@daily", str(self.naive_tz)):
+            yield "naive_tz", problem[1]
 
 
 def is_partition_type(kind: "PgType") -> bool:
@@ -200,3 +199,5 @@ class Index(Definition):
             yield "method", f"{self.method!r} is no access method; write btree, hash, gin, gist, brin or spgist"
         if len(set(self.columns)) < len(self.columns):
             yield "columns", "a column is named twice; name each once"
+        if len(self.columns) > MAX_INDEX_COLUMNS:
+            yield "columns", f"an index of PostgreSQL has at most {MAX_INDEX_COLUMNS} columns"

@@ -16,9 +16,7 @@ from typing import Any
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.model.base import did_you_mean
-from bollhav_provider.model.names import TableId, length_problem
-
-LIBRARY_SCHEMA = "z_bollhav"
+from bollhav_provider.model.names import LIBRARY_SCHEMA, TableId, length_problem, schema_problem
 
 _PART = r"[A-Za-z0-9_]+"
 
@@ -134,6 +132,8 @@ class Environment:
         for what, text in (("schema", there.schema), ("name", there.name)):
             if problem := length_problem(text, f"{what} with the suffix"):
                 raise ConfigurationError(f"{table.full_name}: {what}: {problem}, or use a shorter suffix")
+        if problem := schema_problem(there.schema):
+            raise ConfigurationError(f"{table.full_name}: schema: with the suffix {problem}, or use another suffix")
         return there
 
     def to_json(self) -> dict[str, str]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+_MANY_BITS = 10_000
+
+
 class SourceHardcoded(Definition):
     """Data written inline: exactly one of ``rows`` and ``sql``."""
 
@@ -151,7 +154,8 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
-        return {"int": str(value)}
+        # Python writes no more than some thousand decimal digits.
+        return {"int": str(value) if value.bit_length() < _MANY_BITS else hex(value)}
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, Decimal):

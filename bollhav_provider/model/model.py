@@ -1,5 +1,6 @@
 """``Model``: a declared table or view."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,11 +25,21 @@ from bollhav_provider.model.target import Target
 from bollhav_provider.model.timing import Batch, Contract
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from bollhav_provider.model.lineage import Lineage
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNKNOWN_SPACE = UUID("6f0e2a53-9d0b-5c1e-8a41-2f6d1f0f7b8e")
+
+
+def _outside() -> int:
+    """Return how many frames up the definition is written: the first one that is none of this room's."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class Model(ModelFields):
@@ -94,7 +105,7 @@ class Model(ModelFields):
             if problems:
                 raise DefinitionError(problems)
             for message in definition_warnings(self):
-                warnings.warn(f"{label}: {message}", DefinitionWarning, stacklevel=2)
+                warnings.warn(f"{label}: {message}", DefinitionWarning, stacklevel=_outside())
 
     @classmethod
     def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -108,11 +119,14 @@ class Model(ModelFields):
         return data
 
     def _complete_provenance(self) -> None:
-        """Give a model without inputs one that stands for those that nobody declared."""
-        if not self.upstream:
+        """Give a model without inputs one that stands for those that nobody declared.
+
+        A copy of another model may bring that one's along, which is of no use: it names the other one.
+        """
+        if all(source.is_unknown and source.name.startswith(UNKNOWN_PREFIX) for source in self.upstream):
             identity = "\x00".join((self.target.catalog or "", self.target.schema, self.target.name))
-            unknown = Source(f"{UNKNOWN_PREFIX}{uuid5(_UNKNOWN_SPACE, identity)}", type=None)
-            self.__dict__["upstream"] = (unknown,)
+            name = uuid5(_UNKNOWN_SPACE, identity.encode("utf-8", "backslashreplace").decode())
+            self.__dict__["upstream"] = (Source(f"{UNKNOWN_PREFIX}{name}", type=None),)
 
     @classmethod
     def _label(cls, data: Mapping[str, Any]) -> str:
@@ -278,6 +292,17 @@ class Model(ModelFields):
         self._parameters, self._inferred = read_function(self, function)
         self._function = function
         return function
+
+    def replace(self, **changes: Any) -> "Self":
+        """Return a copy with some fields changed, checked like a new definition; it has the same function.
+
+        Raises:
+            DefinitionError: what the definition with its changes gets wrong, its function's parameters included.
+        """
+        copied = super().replace(**changes)
+        if self._function is not None:
+            copied.execute(self._function)
+        return copied
 
     def check_environment(self, env: Environment) -> None:
         """Check that every name still fits when the suffixes of an environment are added.

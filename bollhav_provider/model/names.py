@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_NAME_BYTES = 63
+#: The schema of the library; those of environments begin with it.
+LIBRARY_SCHEMA = "z_bollhav"
 
 _CONTEXT_LENGTH = 16
 _SLUG_LENGTH = 44
@@ -51,6 +53,22 @@ def length_problem(name: str, what: str) -> str | None:
         "bytes without saying so; "
         f"shorten it by {size - MAX_NAME_BYTES} {'byte' if size - MAX_NAME_BYTES == 1 else 'bytes'}"
     )
+
+
+#: What a table cannot call its columns, because every table has these already.
+SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+
+
+def schema_problem(schema: str) -> str | None:
+    """Say why no model can be in a schema, or None."""
+    if schema == LIBRARY_SCHEMA or schema.startswith(f"{LIBRARY_SCHEMA}_"):
+        return (
+            f"the schema {schema!r} holds the library and the state of models, in production or in an environment; "
+            "write another schema"
+        )
+    if schema.startswith("pg_") or schema == "information_schema":
+        return f"PostgreSQL keeps the schema {schema!r} to itself; write another schema"
+    return None
 
 
 class TableId(NamedTuple):

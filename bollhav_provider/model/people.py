@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bollhav_provider.model.base import Definition, Finding, Words
+from bollhav_provider.model.base import Definition, Finding, Words, shown
 from bollhav_provider.model.grids import grid_problem
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _MAX_TAG_LENGTH = 100
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 class Tags(tuple[str, ...]):
@@ -29,7 +30,10 @@ class Tags(tuple[str, ...]):
     def __new__(cls, *tags: str | Iterable[str]) -> "Tags":
         flat: list[str] = []
         for tag in tags:
-            flat.extend([tag] if isinstance(tag, str) else tag)
+            flat.extend([tag] if isinstance(tag, str) or not isinstance(tag, Iterable) else tag)
+        for tag in flat:
+            if not isinstance(tag, str):
+                raise ValueError(f"must be words, and {shown(tag)} is none; write for instance tags=['daily']")
         return super().__new__(cls, dict.fromkeys(flat))
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -41,8 +45,10 @@ class Tags(tuple[str, ...]):
 
         words = core_schema.list_schema(core_schema.str_schema())
         either = core_schema.union_schema([core_schema.str_schema(), words])
-        return core_schema.no_info_after_validator_function(
-            cls, either, serialization=core_schema.plain_serializer_function_ser_schema(list, return_schema=words)
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.no_info_after_validator_function(cls, either),
+            python_schema=core_schema.no_info_plain_validator_function(cls),
+            serialization=core_schema.plain_serializer_function_ser_schema(list, return_schema=words),
         )
 
     def problems(self) -> Iterator[Finding]:
@@ -92,16 +98,35 @@ def _days(value: Any) -> Any:
     """Bring days into the order of the week, and ``Monday`` into the form ``mon``."""
     if isinstance(value, str):
         value = [value]
-    if isinstance(value, list | tuple | set | frozenset):
-        short = {str(day).strip().lower()[:3] if isinstance(day, str) else day for day in value}
-        return tuple(day for day in DAYS if day in short) + tuple(day for day in short if day not in DAYS)
+    if not isinstance(value, list | tuple | set | frozenset):
+        return value
+    short = {_short_day(day) for day in value if isinstance(day, str)}
+    return tuple(day for day in DAYS if day in short) + tuple(
+        day for day in value if not isinstance(day, str) or _short_day(day) not in DAYS
+    )
+
+
+def _short_day(day: str) -> str:
+    """Return ``mon`` for ``Monday``, and a word that is no day as it is."""
+    word = day.strip().lower()
+    days = zip(DAYS, _DAY_NAMES, strict=True)
+    return next((short for short, name in days if len(word) >= len(short) and name.startswith(word)), word)
+
+
+def _range(value: Any) -> Any:
+    """Put a list around one range that stands alone."""
+    if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(item, str | time) for item in value):
+        return (value,)
     return value
 
 
 class Curfew(Definition):
     """Times of day at which no unit starts: ``Curfew(ranges=[("22:00", "06:00")], tz="Europe/Paris")``."""
 
-    ranges: tuple[tuple[time, time], ...] = Field(
+    _unordered: ClassVar[frozenset[str]] = frozenset({"days"})
+    _may_be_blank: ClassVar[frozenset[str]] = frozenset({"reason"})
+
+    ranges: Annotated[tuple[tuple[time, time], ...], BeforeValidator(_range)] = Field(
         min_length=1,
         description=(
             "From, up to but not including, to; a range may pass midnight and then belongs to the day it starts on."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bollhav_provider.model.base import did_you_mean
+from bollhav_provider.model.base import did_you_mean, shown
 from bollhav_provider.model.enums import UpstreamContract, WriteMode
 from bollhav_provider.model.sqltext import (
     PARAMETERS,
@@ -82,7 +82,8 @@ def _statement_problems(query: str) -> Iterator[Finding]:
     code = "".join(piece.text for piece in pieces(query) if piece.kind == "code").strip()
     word = code.split(maxsplit=1)[0].lower() if code else ""
     if not word.startswith(("select", "with", "values", "table", "(")):
-        yield "query", f"it begins with {word or 'a comment'!r} and is no query; write SELECT, WITH, VALUES or TABLE"
+        begin = shown(word or "a comment")
+        yield "query", f"it begins with {begin} and is no query; write SELECT, WITH, VALUES or TABLE"
     if has_several_statements(query):
         yield "query", "it holds several statements; write one, whose rows are the model's"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.base import did_you_mean
 from bollhav_provider.model.names import TableId, quote
+from bollhav_provider.model.source import python_name
 from bollhav_provider.model.source_types import SourceModel
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def find_source(model: Model, name: str) -> Source:
     Raises:
         DefinitionError: there is none, with the nearest one that there is.
     """
+    alias = python_name(name)
     for source in model.inputs:
-        if name == source.alias_name or name in source.keys:
+        if alias == source.alias_name or name in source.keys:
             return source
     known = list(dict.fromkeys(word for source in model.inputs for word in (*source.keys, source.alias_name)))
     declared = f"declared are {', '.join(known)}" if known else "the model declares no inputs"

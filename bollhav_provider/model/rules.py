@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from bollhav_provider.exceptions import GridError
 from bollhav_provider.model.enums import WriteMode
 from bollhav_provider.model.grids import cell_problem, grid_problem
-from bollhav_provider.model.names import length_problem
+from bollhav_provider.model.names import length_problem, schema_problem
 from bollhav_provider.model.pgtypes import type_problem
 from bollhav_provider.model.query_rules import query_problems
 from bollhav_provider.model.signature import RESERVED
+from bollhav_provider.model.texts import text_problems
 
 if TYPE_CHECKING:
     from bollhav_provider.model.base import Finding
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 
 def definition_problems(model: Model) -> Iterator[Finding]:
     """Yield everything that is wrong with a model's definition, in the order of its fields."""
+    said: set[str] = set()
+    for field, message in _rules(model):
+        said.add(field)
+        yield field, message
+    # What a rule of its own has said better is not said again.
+    yield from ((field, message) for field, message in text_problems(model) if field not in said)
+
+
+def _rules(model: Model) -> Iterator[Finding]:
     yield from _within("target", model.target.problems())
     yield from _name_problems(model)
     yield from _kind_problems(model)
@@ -176,6 +186,8 @@ def _upstream_problems(model: Model) -> Iterator[Finding]:
         where = f"upstream[{source.name!r}]"
         yield from _within(where, source.problems())
         if source.is_unknown:
+            if len(model.upstream) > 1:
+                yield where, "it stands for inputs that nobody declared, and others are declared; remove it"
             continue
         alias = source.alias_name
         if alias in RESERVED:
@@ -218,6 +230,8 @@ def _check_problems(model: Model) -> Iterator[Finding]:
     for position, check in enumerate(model.checks):
         where = f"checks[{position}]"
         yield from _within(where, check.problems())
+        if len(set(check.column_names)) < len(check.column_names):
+            yield f"{where}.columns", "a column is named twice; name each once"
         for name in check.column_names:
             if known and name not in known:
                 yield where, f"column {name!r} is not declared; declared are {', '.join(sorted(known))}"
@@ -241,6 +255,8 @@ def environment_problems(model: Model, env: Environment) -> Iterator[Finding]:
     if not env.is_suffixed:
         return
     schema = env.schema(model.target.schema)
+    if problem := schema_problem(schema):
+        yield "target.schema", f"with the suffix {problem}, or use another suffix"
     table = f"{model.target.name}_{env.target_suffix}" if env.target_suffix else model.target.name
     names = [("target.schema", "schema with the suffix", schema), ("target.name", "name with the suffix", table)]
     names += [

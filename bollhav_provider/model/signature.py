@@ -7,6 +7,7 @@ is registered.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import types
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.model.base import Finding, did_you_mean
+from bollhav_provider.model.base import Finding, did_you_mean, shown
 from bollhav_provider.model.source import Source
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ _FORMS = {
     "optional": rf"^(?:{_UPSTREAM}\|{_NONE}|{_NONE}\|{_UPSTREAM}|(?:[\w.]+\.)?Optional\[{_UPSTREAM}\])$",
     "many": rf"^(?:[\w.]+\.)?(?:list|List|Sequence)\[{_UPSTREAM}\]$",
 }
+
+
+#: A decorated function is the wrapper, as far as Python can tell.
+_DECORATED = " (where a decorator hides them, write @functools.wraps(function) in it)"
+_MOST_WRAPPINGS = 100
 
 
 class Parameter(NamedTuple):
@@ -51,10 +57,25 @@ class Parameter(NamedTuple):
     inferred: bool = False
 
 
+def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that stands behind decorators, ``functools.partial`` and objects that can be called."""
+    for _ in range(_MOST_WRAPPINGS):
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.isroutine(function) or inspect.isclass(function):
+            return function
+        else:
+            function = type(function).__call__
+    return function
+
+
 def location(function: Callable[..., Any]) -> str:
     """Return ``name (file:line)`` of a function, for messages."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    name = getattr(function, "__qualname__", repr(function))
+    plain = plain_function(function)
+    code = getattr(plain, "__code__", None)
+    name = getattr(plain, "__qualname__", None) or shown(function)
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
 
@@ -67,8 +88,8 @@ def read_function(model: Model, function: Any) -> tuple[tuple[Parameter, ...], t
     Raises:
         DefinitionError: the model has a query or another function, or a parameter is one that nothing could fill.
     """
-    if not callable(function):
-        message = f"{function!r} is no function; write @model.execute above a def"
+    if not callable(function) or inspect.isclass(function):
+        message = f"{shown(function)} is no function; write @model.execute above a def"
         raise DefinitionError([Problem(model.full_name, "execute", message)])
     field = f"execute: {location(function)}"
     problems: list[Finding] = []
@@ -78,6 +99,8 @@ def read_function(model: Model, function: Any) -> tuple[tuple[Parameter, ...], t
         problems.append((field, "a view is its query and has no function; write query=..., or materialization='table'"))
     if model.function is not None and location(model.function) != location(function):
         problems.append((field, f"the model already has the function {location(model.function)}; keep one"))
+    if any(map(_is_async, (function, plain_function(function)))):
+        problems.append((field, "it is async, and nothing awaits it; write a plain def, or a generator"))
     parameters, found = read_parameters(function, {source.alias_name: source for source in model.sources})
     problems.extend(found)
     for parameter in parameters:
@@ -109,19 +132,37 @@ def read_parameters(
     found: list[Parameter] = []
     problems: list[Finding] = []
     where = location(function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return (), [(f"execute: {where}", "its parameters cannot be read; write a def that calls it")]
     hints = _hints(function)
-    for parameter in inspect.signature(function).parameters.values():
+    given = function.keywords if isinstance(function, functools.partial) else {}
+    for parameter in signature.parameters.values():
+        if parameter.name in given:
+            continue  # functools.partial fills it
         field = f"execute: {where}: parameter {parameter.name!r}"
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             problems.append(
-                (field, f"nothing fills {stars}{parameter.name}; name each upstream that the function reads")
+                (
+                    field,
+                    f"nothing fills {stars}{parameter.name}; name each upstream that the function reads"
+                    f"{_DECORATED if parameter.name in ('args', 'kwargs', 'kw') else ''}",
+                )
             )
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             problems.append((field, "parameters are filled by name; remove the '/' from the function's parameters"))
             continue
         if parameter.name in RESERVED:
+            if _form(hints.get(parameter.name, parameter.annotation)) in _FORMS:
+                problems.append(
+                    (
+                        field,
+                        f"it is reserved ({', '.join(RESERVED)}) and never an Upstream; give the source another alias",
+                    )
+                )
             found.append(Parameter(parameter.name, "reserved"))
             continue
         source = sources.get(parameter.name)
@@ -169,11 +210,15 @@ def _mismatch(source: Source | None, *, optional: bool, many: bool) -> Iterator[
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations, resolved where that is possible; text where a name is only known to type
     checkers."""
-    plain = inspect.unwrap(function)
+    plain = plain_function(function)
     try:
         return typing.get_type_hints(plain)
     except Exception:  # any annotation may refer to what is not imported at run time
         return dict(getattr(plain, "__annotations__", {}))
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _form(annotation: Any) -> str:
@@ -193,4 +238,6 @@ def _text(annotation: Any) -> str:
         return (
             f"{getattr(origin, '__name__', origin)}[{', '.join(_text(part) for part in typing.get_args(annotation))}]"
         )
-    return getattr(annotation, "__name__", str(annotation))
+    if isinstance(annotation, typing.ForwardRef):
+        return annotation.__forward_arg__
+    return getattr(annotation, "__name__", None) or str(annotation)

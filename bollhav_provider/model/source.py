@@ -1,12 +1,13 @@
 """A model's inputs: what each is, how it is found, and whether it gates."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from bollhav_provider.model.base import Definition, Finding
+from bollhav_provider.model.base import Definition, Finding, shown
 from bollhav_provider.model.enums import UpstreamContract
 from bollhav_provider.model.freshness import Freshness
 from bollhav_provider.model.hardcoded import SourceHardcoded
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Names of sources that stand for "nothing was declared".
 UNKNOWN_PREFIX = "unknown-"
-
-_ALIAS = r"[^\W\d]\w*"
 
 SourceType = SourceModel | SourceFile | SourceApi | SourceHardcoded
 
@@ -53,6 +52,7 @@ class Source(Definition):
     max_lag: int = Field(
         default=0,
         ge=0,
+        le=1_000_000,
         description="How many of the input's last windows may be missing; what was missing is recorded with the unit.",
     )
 
@@ -116,7 +116,14 @@ class Source(Definition):
 
     @property
     def alias_name(self) -> str:
-        """The name by which functions and queries know it: the alias, else the last part of the key."""
+        """The name by which functions and queries know it: the alias, else the last part of the key.
+
+        It is written as Python writes names, so that an accent is found however it was typed.
+        """
+        return python_name(self._written_alias)
+
+    @property
+    def _written_alias(self) -> str:
         if self.alias is not None:
             return self.alias
         if isinstance(self.type, SourceFile):
@@ -148,12 +155,13 @@ class Source(Definition):
         yield from self._type_problems()
         yield from self._gate_problems()
         keys_read = not self.is_relation or not any(key_problem(key) for key in self.keys)
-        if (keys_read or self.alias is not None) and not re.fullmatch(_ALIAS, self.alias_name):
+        alias = self.alias_name
+        if (keys_read or self.alias is not None) and not alias.isidentifier():
             yield (
                 "alias",
                 (
-                    f"{self.alias_name!r} cannot be the name of a parameter; give the source an alias "
-                    f"such as alias={_as_alias(self.alias_name)!r}"
+                    f"{shown(alias)} cannot be the name of a parameter; give the source an alias "
+                    f"such as alias={_as_alias(alias)!r}"
                 ),
             )
 
@@ -215,7 +223,7 @@ class Source(Definition):
                     "'encapsulate', 'through' or 'whole'"
                 ),
             )
-        if self.more_names and not self.many and not self.optional and len(set(self.keys)) < len(self.keys):
+        if len(set(self.keys)) < len(self.keys):
             yield "name", "a key is listed twice; list each once"
 
 
@@ -230,6 +238,11 @@ def key_problem(key: str) -> str | None:
     return next((problem for part in parts if (problem := name_problem(part, "part of the key"))), None)
 
 
+def python_name(name: str) -> str:
+    """Return a name as Python's parser keeps it (NFKC)."""
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
+
+
 def _as_alias(text: str) -> str:
-    alias = re.sub(r"\W+", "_", text).strip("_") or "source"
-    return alias if not alias[0].isdigit() else f"_{alias}"
+    alias = re.sub(r"[^a-zA-Z0-9_]+", "_", text).strip("_")[:40] or "source"
+    return f"_{alias}" if alias[0].isdigit() else alias

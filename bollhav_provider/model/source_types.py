@@ -3,11 +3,11 @@
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict, Words
+from bollhav_provider.model.base import Bag, Definition, Finding, FrozenDict, Words, shown
 
 with warnings.catch_warnings():
     # A field may be called "schema" although pydantic once had a method of that name.
@@ -37,7 +37,7 @@ with warnings.catch_warnings():
             default=None, description="The relation's partition column, for a relation that is no model."
         )
         infer_schema_length: int | None = Field(
-            default=None, ge=1, description="Rows that polars looks at for types; not given: all."
+            default=None, ge=1, le=2**31 - 1, description="Rows that polars looks at for types; not given: all."
         )
         extra: Bag = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
 
@@ -45,14 +45,18 @@ with warnings.catch_warnings():
 class SourceFile(Definition):
     """A file, or several by a glob, read with polars exactly as the fields say."""
 
+    _may_be_blank: ClassVar[frozenset[str]] = frozenset({"separator"})
+
     kind: Literal["file"] = "file"
     path: Path = Field(description="The file; may be a glob.")
     encoding: str | None = Field(default=None, description="Character encoding; not given: UTF-8.")
     separator: str | None = Field(default=None, description="Column separator; not given: by the file's ending.")
     infer_schema_length: int | None = Field(
-        default=None, ge=1, description="Rows that polars looks at for types; not given: all."
+        default=None, ge=1, le=2**31 - 1, description="Rows that polars looks at for types; not given: all."
     )
-    remove_top_rows: int = Field(default=0, ge=0, description="Lines above the header that are no part of the table.")
+    remove_top_rows: int = Field(
+        default=0, ge=0, le=2**31 - 1, description="Lines above the header that are no part of the table."
+    )
     archive_folder: Path | None = Field(default=None, description="Where the file is moved after the unit's commit.")
     dateformat: str | None = Field(default=None, description="strftime format of dates, for instance `%d/%m/%Y`.")
     file_ending: str | None = Field(
@@ -85,18 +89,20 @@ class SourceFile(Definition):
         """Yield what is wrong with the file's description by itself."""
         if not str(self.path).strip() or str(self.path) == ".":
             yield "path", "the path is empty; write where the file is"
-        if self.separator is not None and len(self.separator.encode()) != 1:
-            yield "separator", f"{self.separator!r} is not one byte; write for instance ',' or '\\t'"
+        if self.separator is not None and len(self.separator.encode("utf-8", "surrogatepass")) != 1:
+            yield "separator", f"{shown(self.separator)} is not one byte; write for instance ',' or '\\t'"
+        elif self.separator in ("\n", "\r", '"'):
+            yield "separator", f"{self.separator!r} ends or quotes a value already; write for instance ',' or '\\t'"
         if self.encoding is not None:
-            import codecs
-
             try:
-                codecs.lookup(self.encoding)
-            except LookupError:
+                "".encode(self.encoding)
+            except (LookupError, ValueError):  # encodings of bytes, such as base64, are no better than unknown ones
                 yield (
                     "encoding",
-                    f"{self.encoding!r} is no encoding that Python knows; write for instance 'utf-8' or 'cp1252'",
+                    f"{shown(self.encoding)} is no encoding that Python knows; write for instance 'utf-8' or 'cp1252'",
                 )
+        if self.archive_folder is not None and str(self.archive_folder) in (".", ""):
+            yield "archive_folder", "it is the worker's own folder, whichever that is; write the path of a folder"
 
 
 class SourceApi(Definition):
@@ -111,7 +117,9 @@ class SourceApi(Definition):
         default_factory=FrozenDict, description="Headers without secrets; those belong to the connection."
     )
     params: Bag = Field(default_factory=FrozenDict, description="Query parameters.")
-    timeout_seconds: float | None = Field(default=None, gt=0, description="How long to wait for an answer.")
+    timeout_seconds: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="How long to wait for an answer."
+    )
     extra: Bag = Field(default_factory=FrozenDict, description="Anything your own code wants to know.")
 
     def problems(self) -> Iterator[Finding]:

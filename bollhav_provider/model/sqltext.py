@@ -8,6 +8,7 @@ as psycopg has it, twice.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,7 +62,7 @@ def _pieces(query: str) -> Iterator[Piece]:
             yield Piece("code", query[position : match.start()])
         position = match.end()
         if match["alias"] is not None:
-            yield Piece("alias", match["alias_name"])
+            yield Piece("alias", unicodedata.normalize("NFKC", match["alias_name"]))
         elif match["parameter"] is not None:
             yield Piece("parameter", match["parameter_name"], match["format"])
         else:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from bollhav_provider.model.base import Definition, Finding
-from bollhav_provider.model.column import Column, Index
+from bollhav_provider.model.column import MAX_INDEX_COLUMNS, Column, Index
 from bollhav_provider.model.enums import OnSchemaChange, WriteMode
 from bollhav_provider.model.instants import Duration
-from bollhav_provider.model.names import TableId, constraint_name, length_problem, name_problem
+from bollhav_provider.model.names import TableId, constraint_name, length_problem, name_problem, schema_problem
 
 #: Other ways to write a write mode, as older definitions have them.
 _MODE_FLAGS = {"truncate_table": WriteMode.TRUNCATE, "recreate_table": WriteMode.RECREATE}
+
+
+_MAX_COLUMNS = 1600
 
 
 class Staging(Definition):
@@ -182,6 +185,8 @@ with warnings.catch_warnings():
                 value = getattr(self, field)
                 if value is not None and (problem := name_problem(value, f"target's {field}")):
                     yield field, problem
+            if problem := schema_problem(self.schema):
+                yield "schema", problem
             yield from self._column_problems()
             yield from self._index_problems()
             flags = [flag for flag in _MODE_FLAGS if getattr(self, flag)]
@@ -207,6 +212,8 @@ with warnings.catch_warnings():
                 if column.name in seen:
                     yield where, "the column is declared twice; keep one"
                 seen.add(column.name)
+            if len(self.columns) > _MAX_COLUMNS:
+                yield "columns", f"a table of PostgreSQL has at most {_MAX_COLUMNS} columns, not {len(self.columns)}"
             if len(self.partition_columns) > 1:
                 names = ", ".join(repr(column.name) for column in self.partition_columns)
                 yield (
@@ -214,6 +221,8 @@ with warnings.catch_warnings():
                     f"{names} all have partition_on=True; a row belongs to one window, so keep it on one column",
                 )
             for key in self.keys():
+                if len(key.columns) > MAX_INDEX_COLUMNS:
+                    yield "columns", f"a key of PostgreSQL has at most {MAX_INDEX_COLUMNS} columns"
                 what = "primary key's name" if key.primary else "unique constraint's name"
                 if problem := length_problem(key.name, what):
                     yield "columns", problem + " (it is made of the table's and the columns' names)"

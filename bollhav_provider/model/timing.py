@@ -93,7 +93,10 @@ class TimeChunking(Definition):
         ),
     )
     lookback: int = Field(
-        default=0, ge=0, description="How many ticks of the grid a scheduled run reaches back, for data that come late."
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="How many ticks of the grid a scheduled run reaches back, for data that come late.",
     )
     flexibility: Flexibility = Field(default_factory=ChunkFix, description="`fix` (default) or `flex`.")
 
@@ -157,9 +160,9 @@ class Batch(Definition):
     time: TimeChunking | None = Field(
         default=None, description="The units of a temporal model; not given: one unit without bounds."
     )
-    size: int | None = Field(default=None, ge=1, description="Rows that are written or read at a time.")
+    size: int | None = Field(default=None, ge=1, le=2**31 - 1, description="Rows that are written or read at a time.")
     units_per_task: int = Field(
-        default=1, ge=1, description="How many units one Airflow task works through, one after the other."
+        default=1, ge=1, le=1_000_000, description="How many units one Airflow task works through, one after the other."
     )
 
     def problems(self) -> Iterator[Finding]:
@@ -175,4 +178,6 @@ class Batch(Definition):
 
 
 def _show(instant: datetime) -> str:
-    return instant.strftime("%Y-%m-%dT%H:%M:%SZ").replace(":00Z", "Z")
+    from bollhav_provider.intervals import instant_text
+
+    return instant_text(instant)

@@ -100,7 +100,7 @@ def test_an_unknown_argument_does_not_hide_the_other_problems() -> None:
             "Source('a'): type: 'files' is none of model, file, api, hardcoded; did you mean 'file'?",
         ),
         (lambda: Source("a", type="file"), "Source('a'): type.file.path: missing; write path=..."),
-        (lambda: Target(schema=1, name="x"), "Target('x'): schema: must be a valid string, not 1"),
+        (lambda: Target(schema=1, name="x"), "Target('x'): schema: must be a string, not 1"),
         (
             lambda: TimeChunking("@daily", lookback=-1),
             "TimeChunking: lookback: must be greater than or equal to 0, not -1",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import re
+import typing
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -76,7 +79,7 @@ def test_an_upstream_without_a_source_is_one_of_the_own_schema() -> None:
     assert made.ref("flights") == '"shop"."flights"'
 
 
-def named_elsewhere(flights: somewhere.Upstream, weather: typing.Optional[Upstream]) -> None:  # type: ignore[name-defined]  # noqa: F821
+def named_elsewhere(flights: somewhere.Upstream, weather: typing.Optional[Upstream]) -> None:  # type: ignore[name-defined]  # noqa: F821, UP045
     """Annotations that cannot be resolved at run time."""
 
 
@@ -207,3 +210,127 @@ def test_a_model_has_one_function() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"'rows' is no function; write @model\.execute above a def"):
         model().execute("rows")  # type: ignore[type-var]
+
+
+# Functions of all kinds
+
+
+def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def hidden(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def rows(unit: Unit, flights: Upstream) -> None: ...
+def batches(unit: Unit, flights: Upstream) -> Any:
+    yield None
+
+
+def with_option(flights: Upstream, limit: int) -> None: ...
+def only_by_name(*, flights: Upstream) -> None: ...
+def more_said(flights: typing.Annotated[Upstream, "all of them"]) -> None: ...
+async def later(unit: Unit) -> None: ...
+async def later_batches(unit: Unit) -> AsyncIterator[None]:
+    yield None
+
+
+class Loader:
+    def rows(self, unit: Unit, flights: Upstream) -> None: ...
+    @classmethod
+    def of_class(cls, unit: Unit, flights: Upstream) -> None: ...
+    @staticmethod
+    def static(unit: Unit, flights: Upstream) -> None: ...
+    def __call__(self, unit: Unit, flights: Upstream) -> None: ...
+
+
+class LaterLoader:
+    async def __call__(self, unit: Unit) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (batches, ["unit", "flights"]),
+        (decorated(rows), ["unit", "flights"]),
+        (functools.lru_cache(rows), ["unit", "flights"]),
+        (functools.partial(with_option, limit=5), ["flights"]),
+        (functools.partial(decorated(rows)), ["unit", "flights"]),
+        (only_by_name, ["flights"]),
+        (more_said, ["flights"]),
+        (Loader().rows, ["unit", "flights"]),
+        (Loader.of_class, ["unit", "flights"]),
+        (Loader.static, ["unit", "flights"]),
+        (Loader(), ["unit", "flights"]),
+        (lambda unit, flights: None, ["unit", "flights"]),
+    ],
+)
+def test_functions_of_all_kinds_are_taken(function: Callable[..., Any], names: list[str]) -> None:
+    made = model("raw.flights")
+    assert made.execute(function) is function
+    assert [parameter.name for parameter in made.parameters] == names
+    assert made.fingerprint
+
+
+def endless(unit: Unit) -> None: ...
+
+
+endless.__wrapped__ = endless  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (later, "later ({file}:*): it is async, and nothing awaits it; write a plain def, or a generator"),
+        (later_batches, "later_batches ({file}:*): it is async, and nothing awaits it"),
+        (functools.partial(later), "later ({file}:*): it is async, and nothing awaits it"),
+        (LaterLoader(), "LaterLoader.__call__ ({file}:*): it is async, and nothing awaits it"),
+        (
+            hidden(rows),
+            "hidden.<locals>.wrapper ({file}:*): parameter 'args': nothing fills *args; name each upstream that the "
+            "function reads (where a decorator hides them, write @functools.wraps(function) in it)",
+        ),
+        (Loader, "Loader is no function; write @model.execute above a def"),
+        (dict, "dict is no function; write @model.execute above a def"),
+        (classmethod(rows), "is no function; write @model.execute above a def"),
+        (None, "None is no function; write @model.execute above a def"),
+        (Loader.rows, "Loader.rows ({file}:*): parameter 'self': nothing could fill it"),
+        (functools.partial(with_option), "with_option ({file}:*): parameter 'limit': nothing could fill it"),
+        (max, "max: its parameters cannot be read; write a def that calls it"),
+        (endless, "endless ({file}:*): its parameters cannot be read; write a def that calls it"),
+        (len, "len: parameter 'obj': parameters are filled by name; remove the '/'"),
+    ],
+)
+def test_what_nothing_could_call_is_refused(function: Any, message: str) -> None:
+    made = model("raw.flights")
+    with pytest.raises(DefinitionError) as caught:
+        made.execute(function)
+    said = re.sub(r"(test_model_function\.py):\d+", r"\1:*", str(caught.value))
+    assert message.format(file=FILE) in said
+    assert made.function is None
+
+
+def swapped(unit: Upstream) -> None: ...
+
+
+def test_a_reserved_parameter_is_never_an_upstream() -> None:
+    with pytest.raises(DefinitionError, match=r"parameter 'unit': it is reserved \(run, unit, model, conn, context\)"):
+        model().execute(swapped)
+
+
+def test_a_name_is_found_however_its_accents_are_typed() -> None:
+    apart, together = "re\u0301sume\u0301", "r\u00e9sum\u00e9"
+    made = model(f"raw.{apart}")
+    made.execute(lambda résumé: None)
+    assert [(parameter.name, parameter.inferred) for parameter in made.parameters] == [(together, False)]
+    quoted = f'"raw"."{apart}"'
+    assert made.ref(together) == made.ref(apart) == quoted
+    assert model(f"raw.{apart}", query=f"TABLE {{{together}}}").render_query() == f"TABLE {quoted}"

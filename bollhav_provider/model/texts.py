@@ -1,0 +1,58 @@
+"""Rules that hold for every text of a definition, wherever it stands (Semantics: definitions).
+
+A NUL byte fits into no PostgreSQL text, a lone surrogate into no UTF-8, and an empty text is what somebody who
+meant to leave the argument out writes: ``dsn_env_var=""`` would quietly mean another database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bollhav_provider.model.base import Definition
+
+if TYPE_CHECKING:
+    from bollhav_provider.model.base import Finding
+
+#: Values of the user's own, which are data and no part of the language.
+_DATA = frozenset({"rows", "extra", "headers", "params", "executor_config", "dag_args", "task_args"})
+
+
+def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
+    """Yield what is wrong with the texts of a piece and of all pieces in it, as (field, message)."""
+    for name in type(piece).model_fields:
+        if name == "kind" or name in _DATA:
+            continue
+        value = getattr(piece, name)
+        where = f"{path}.{name}" if path else name
+        if isinstance(value, Definition):
+            yield from text_problems(value, where)
+        elif isinstance(value, tuple):
+            for position, item in enumerate(value):
+                if isinstance(item, Definition):
+                    yield from text_problems(item, f"{where}[{_label(name, item, position)}]")
+                elif (message := _problem(item, blank=True)) is not None:
+                    yield f"{where}[{position}]", message
+        elif (message := _problem(value, blank=name in piece._may_be_blank)) is not None:
+            yield where, message
+
+
+def _label(field: str, item: Definition, position: int) -> str:
+    """Name an item of a list as the other rules do."""
+    name = getattr(item, "name", None)
+    return repr(name) if field in ("columns", "upstream") and name else str(position)
+
+
+def _problem(value: Any, *, blank: bool) -> str | None:
+    if isinstance(value, Enum) or not isinstance(value, str | Path):
+        return None
+    text = str(value)
+    if "\x00" in text:
+        return "it holds a NUL byte, which no text of PostgreSQL can; remove it"
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        return "it holds half of a surrogate pair, which is no character; write the whole character"
+    if not blank and isinstance(value, str) and not text.strip():
+        return "it is empty; write something, or leave the argument out"
+    return None
