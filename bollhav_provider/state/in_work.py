@@ -36,7 +36,7 @@ def abandoned(ref: StateRef, *, windowless: bool = False) -> sql.Composed:
         function(ref.schema, "in_work", "claims.sql"), sql.Literal(ref.full_name), sql.Literal(windowless)
     )
     return sql.SQL(
-        "(s.status = 'running' AND s.lock_pid IS NOT NULL AND s.lease_until > clock_timestamp() AND NOT {})"
+        "(s.status = 'running' AND s.lock_pid <> pg_backend_pid() AND s.lease_until > clock_timestamp() AND NOT {})"
     ).format(held)
 
 

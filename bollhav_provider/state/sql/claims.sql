@@ -137,7 +137,7 @@ BEGIN
           lease_until := other.lease_until;
           holder_owner := other.owner; holder_run := other.run_id;
           holder_task := other.task_id; holder_try := other.try_number;
-          gone := other.lock_pid IS NOT NULL
+          gone := other.lock_pid <> pg_backend_pid()
               AND NOT @schema@.in_work_@digest@(NULL, p_full_name, other.since, other.until, false);
           EXIT;
         END IF;
