@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from bollhav_provider.dag_factory import build_dags
-    from bollhav_provider.factory.task_group import ModelTaskGroup
     from bollhav_provider.data.upstream import Upstream
     from bollhav_provider.exceptions import BollhavError, DefinitionError, DefinitionWarning
+    from bollhav_provider.factory.task_group import ModelTaskGroup
     from bollhav_provider.intervals import Grid, Interval, IntervalSet, Unit
     from bollhav_provider.model import (
         AcceptedValues,

