@@ -199,8 +199,9 @@ class DuplicateKeyError(DataError):
     def __init__(self, model: str, key: tuple[str, ...], samples: tuple[str, ...]) -> None:
         self.model, self.key, self.samples = model, key, samples
         super().__init__(
-            f"{model}: key ({', '.join(key)}): several rows of the batch share a key: {'; '.join(samples)}. Remedy: make "
-            "the rows unique in the function, or mark with Column(..., order_by=True) the column whose greatest value wins."
+            f"{model}: key ({', '.join(key)}): several rows of the batch share a key: {'; '.join(samples)}. "
+            "Remedy: make the rows unique in the function, or mark with Column(..., order_by=True) the column "
+            "whose greatest value wins."
         )
 
 
