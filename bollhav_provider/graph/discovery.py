@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare, real_file
 from bollhav_provider.graph.origins import remember
+from bollhav_provider.model.words import clipped, error_text, is_from_outside
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
@@ -20,8 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Discovery", "DiscoveryError", "discover"]
 
 _PYTHON, _YAML = ".py", (".yaml", ".yml")
-#: How deep models are looked for in lists and dicts of a module.
-_MAX_DEPTH = 4
+_CONTAINERS = (list, tuple, set, frozenset, deque, dict)
+#: What a list of very many values is probably made of.
+_PLAIN = (int, str, bytes, float, type(None))
+_LONGEST_TEXT = 2000
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Discovery:
 def discover(path: str | os.PathLike[str]) -> Discovery:
     """Find all models below a folder, or in one file.
 
-    In Python every module-level :class:`Model` counts, also in lists, tuples and dicts, each once even when
+    In Python every module-level :class:`Model` counts, also in lists, tuples, sets and dicts, each once even when
     other modules import it. In YAML each document is one model. A file that fails breaks only its own models.
     The result does not depend on the order in which the file system lists files.
 
@@ -76,7 +83,8 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
         )
     real_root = root.resolve() if root.is_dir() else real_file(root)
     errors: list[DiscoveryError] = []
-    with importable(real_root):
+    # What files print must not get into the output of the program that discovers them.
+    with importable(real_root), redirect_stdout(sys.stderr):
         prepare(real_root)
         models = _read(root, real_root, errors)
     return Discovery(_each_once(models), tuple(sorted(errors, key=lambda error: str(error.path))))
@@ -103,11 +111,18 @@ def _files(root: Path) -> list[Path]:
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
         found += [
-            Path(folder, name)
+            path
             for name in names
-            if name.endswith((_PYTHON, *_YAML)) and not name.startswith(".")
+            if not name.startswith(".")
+            and name.endswith((_PYTHON, *_YAML))
+            and _can_be_read(path := Path(folder, name))
         ]
     return sorted(found, key=lambda file: file.relative_to(root).parts)
+
+
+def _can_be_read(path: Path) -> bool:
+    """Leave out pipes and sockets, at which a reader would wait; a link to nowhere is to be reported."""
+    return path.is_file() or not path.exists()
 
 
 def _each_once(models: Iterable[tuple[Model, Path]]) -> tuple[Model, ...]:
@@ -125,27 +140,44 @@ def _read_python(
 ) -> ModuleType | None:
     path = real_file(file)
     try:
-        return import_file(path, loaded)
-    except (Exception, SystemExit) as error:  # whatever a definition file raises is about that file alone
+        with _working_folder_kept():
+            return import_file(path, loaded)
+    except BaseException as error:  # whatever a definition file raises is about that file alone
+        if is_from_outside(error):
+            raise
         errors.append(_python_error(file, path, error))
         return None
 
 
+@contextmanager
+def _working_folder_kept() -> Iterator[None]:
+    """Go back to the working folder, by which the paths of other files may be meant, if a file leaves it."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was removed, and there is nothing to go back to
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+
+
 def _python_error(file: Path, path: Path, error: BaseException) -> DiscoveryError:
-    if isinstance(error, SyntaxError) and error.filename and real_file(error.filename) == path:
-        return DiscoveryError(file, error.lineno, f"{type(error).__name__}: {error.msg}")
+    if isinstance(error, SyntaxError) and (not error.filename or real_file(error.filename) == path):
+        return DiscoveryError(file, error.lineno or None, f"{type(error).__name__}: {error.msg}")
     import traceback
 
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<frozen importlib", str(Path(__file__).parent)))
+        if not frame.filename.startswith(("<frozen importlib", _PACKAGE))
     ]
     own = [frame.lineno for frame in frames if real_file(frame.filename) == path]
     line = own[-1] if own else None
     if isinstance(error, DefinitionError):
         return DiscoveryError(file, line, str(error), error.problems)
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = clipped(error_text(error), _LONGEST_TEXT)
     if isinstance(error, SyntaxError):
         text = f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     elif frames and real_file(frames[-1].filename) != path:
@@ -179,20 +211,28 @@ def _depends_on(module: ModuleType, modules: Mapping[Path, ModuleType]) -> tuple
 
 def _named_models(module: ModuleType) -> Iterator[tuple[str, Model]]:
     for name, value in list(vars(module).items()):
-        if not name.startswith("__"):
-            yield from _models_in(value, name, 0)
+        if name.startswith("__"):
+            continue
+        for position, model in enumerate(_models_in(value)):
+            yield (f"{name}[{position}]" if position or model is not value else name), model
 
 
-def _models_in(value: object, name: str, depth: int) -> Iterator[tuple[str, Model]]:
+def _models_in(value: object) -> Iterator[Model]:
+    """Yield a model, and the models in lists, tuples, sets, queues and dicts, however deep, each once."""
     from bollhav_provider.model import Model
 
-    if isinstance(value, Model):
-        yield name, value
-    elif depth < _MAX_DEPTH and type(value) in (list, tuple, dict):
-        items: Iterable[tuple[object, object]]
-        items = value.items() if isinstance(value, dict) else enumerate(cast("list[object]", value))
-        for key, item in list(items):
-            yield from _models_in(item, f"{name}[{key!r}]", depth + 1)
+    todo, seen = [value], set()
+    while todo:
+        value = todo.pop()
+        # Asked of the type, since a proxy may fail at anything that is asked of itself.
+        kind = type(value)
+        if issubclass(kind, Model):
+            yield cast("Model", value)
+        elif issubclass(kind, _CONTAINERS) and id(value) not in seen:
+            seen.add(id(value))
+            items: Iterable[object]
+            items = dict.values(value) if isinstance(value, dict) else list(cast("list[object]", value))
+            todo += [item for item in items if not isinstance(item, _PLAIN)]
 
 
 # YAML
@@ -209,6 +249,9 @@ def _read_yaml(file: Path, errors: list[DiscoveryError]) -> list[Model]:
         return []
     except OSError as error:
         errors.append(DiscoveryError(file, None, f"{error.strerror or error}; make the file readable"))
+        return []
+    except Exception as error:  # one document must never take the others down
+        errors.append(DiscoveryError(file, None, f"cannot be read: {clipped(error_text(error), _LONGEST_TEXT)}"))
         return []
     for position, model in enumerate(models):
         remember(model, file, document=position)

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
+
+from bollhav_provider.model.loading import FromSource
 
 __all__ = ["import_file", "importable", "modules_by_file", "prepare", "real_file"]
 
@@ -29,14 +31,6 @@ _roots: list[Path] = []
 _appended: list[str] = []
 #: Files that are being imported right now; a definition file may itself discover its folder.
 _in_progress: set[Path] = set()
-
-
-class _FromSource(SourceFileLoader):
-    """Compiles the text itself: byte code is trusted by second and size, which an edit can leave as they were."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
 
 
 @contextmanager
@@ -154,6 +148,8 @@ def import_file(path: Path, loaded: dict[Path, list[ModuleType]]) -> ModuleType 
         return None
     name = _name_of(path)
     if name is not None and (module := sys.modules.get(name)) is not None and _is_from(module, path):
+        if path not in loaded:  # another file of this discovery imported it, so it is as new as that one
+            _imported[path] = (name, module, _digest(path))
         return module
     if others := loaded.get(path):
         return others[0]
@@ -168,7 +164,7 @@ def _execute(path: Path, name: str | None) -> ModuleType:
     digest = _digest(path)
     name = _free(path, name)
     locations = [str(path.parent)] if path.name == "__init__.py" else None
-    loader = _FromSource(name, str(path))
+    loader = FromSource(name, str(path))
     spec = importlib.util.spec_from_file_location(
         name, path, loader=loader, submodule_search_locations=locations
     )

@@ -39,3 +39,24 @@ def clipped(text: str, longest: int = 2 * _LONGEST) -> str:
         return text
     head = longest * 2 // 3
     return f"{text[:head]} ... {text[head - longest :]}"
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether an exception came upon a definition file instead of out of it.
+
+    A file may leave by ``sys.exit()`` or anything else, which is about that file. An interrupt, and a time limit
+    that the caller has set, are about the caller.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    return not isinstance(error, Exception) and "timeout" in type(error).__name__.lower()
+
+
+def error_text(error: BaseException) -> str:
+    """Return ``Type: message`` of an exception whose message may itself fail."""
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    name = type(error).__name__
+    return f"{name}: {message}" if message else name

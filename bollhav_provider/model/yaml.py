@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,9 +19,14 @@ from typing import Any
 
 from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.documents import Document, read_documents
+from bollhav_provider.model.loading import FromSource
 from bollhav_provider.model.model import Model
+from bollhav_provider.model.words import error_text, is_from_outside, shown
 
 SUFFIXES = (".yaml", ".yml")
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+#: The text of each file of functions that was imported, so that a changed one is imported again.
+_texts: dict[str, bytes] = {}
 
 
 def load_yaml(path: str | Path) -> list[Model]:
@@ -127,11 +133,11 @@ def _is_file(query: str) -> bool:
 
 
 def _read_query(document: Document, name: str) -> str:
-    path = document.path.parent / name
+    path = document.path.parent / name.replace("\x00", "\\x00")
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8, or no path"
         raise _error(
             document, "query", "query", f"{path}: {reason}; the path is taken from the document's folder"
         ) from None
@@ -146,14 +152,20 @@ def _function(document: Document, name: str, path: object) -> Callable[..., Any]
         module = (
             _module_of_file(document.path.parent / place) if place.endswith(".py") else importlib.import_module(place)
         )
-    except Exception as error:  # whatever the user's module raises is about that module
-        last = traceback.extract_tb(error.__traceback__)[-1:]
-        at = f" ({last[0].filename}:{last[0].lineno})" if last else ""
-        message = f"{place!r} cannot be imported: {type(error).__name__}: {error}{at}; {forms}"
+    except BaseException as error:  # whatever the user's module raises is about that module
+        if is_from_outside(error):
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, "<frozen"))]
+        at = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+        message = f"{shown(place)} cannot be imported: {error_text(error)}{at}; {forms}"
         raise _error(document, "execute", "execute", message, name) from error
     function: Any = module
     for part in attribute.split("."):
-        function = getattr(function, part, None)
+        try:
+            function = getattr(function, part, None)
+        except Exception:  # an attribute that is computed may fail at anything
+            function = None
     if not callable(function):
         raise _error(document, "execute", "execute", f"{place!r} has no function {attribute!r}; {forms}", name)
     found: Callable[..., Any] = function
@@ -163,10 +175,11 @@ def _function(document: Document, name: str, path: object) -> Callable[..., Any]
 def _module_of_file(path: Path) -> Any:
     """Import a file once, under a name of its own, so that two files of one name do not meet."""
     path = path.resolve()
-    name = f"_bollhav_functions_{path.stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
-    if name in sys.modules:
+    name = f"_bollhav_functions_{path.stem}_{blake2b(os.fsencode(path), digest_size=6).hexdigest()}"
+    text = blake2b(path.read_bytes()).digest() if path.is_file() else b""
+    if name in sys.modules and _texts.get(name) == text:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=FromSource(name, str(path)))
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     module = importlib.util.module_from_spec(spec)
@@ -176,4 +189,5 @@ def _module_of_file(path: Path) -> Any:
     except BaseException:
         del sys.modules[name]
         raise
+    _texts[name] = text
     return module
