@@ -78,9 +78,7 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
     """
     root = Path(path)
     if not root.exists():
-        return Discovery(
-            errors=(DiscoveryError(root, None, "there is no such file or folder; correct the path"),)
-        )
+        return Discovery(errors=(DiscoveryError(root, None, "there is no such file or folder; correct the path"),))
     real_root = root.resolve() if root.is_dir() else real_file(root)
     errors: list[DiscoveryError] = []
     # What files print must not get into the output of the program that discovers them.
@@ -135,9 +133,7 @@ def _each_once(models: Iterable[tuple[Model, Path]]) -> tuple[Model, ...]:
 # Python
 
 
-def _read_python(
-    file: Path, loaded: dict[Path, list[ModuleType]], errors: list[DiscoveryError]
-) -> ModuleType | None:
+def _read_python(file: Path, loaded: dict[Path, list[ModuleType]], errors: list[DiscoveryError]) -> ModuleType | None:
     path = real_file(file)
     try:
         with _working_folder_kept():

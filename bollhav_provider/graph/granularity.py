@@ -61,12 +61,7 @@ def behind_views(
 
 
 def _models(inputs: Mapping[str, tuple[ResolvedInput, ...]]) -> Iterator[Model]:
-    models = {
-        item.model.full_name: item.model
-        for found in inputs.values()
-        for item in found
-        if item.model is not None
-    }
+    models = {item.model.full_name: item.model for found in inputs.values() for item in found if item.model is not None}
     for name in sorted(models):
         yield models[name]
 
@@ -91,41 +86,43 @@ def grain_problems(
             if upstream is None:
                 continue
             field = f"upstream[{item.source.name!r}]"
-            if not upstream.is_view:
-                message = _mismatch(model, upstream, item.source.contract)
-                if message is not None:
-                    yield Problem(model.full_name, field, message)
+            message = _mismatch(model, upstream, item.source.contract)
+            if message is not None:
+                yield Problem(model.full_name, field, message)
+            if message is not None or not upstream.is_view:
                 continue
             for grain, behind in views.get(upstream.full_name, {}).items():
                 # The model's own source on what lies behind the view is judged by itself, and says how it is
                 # waited for.
-                message = (
-                    None if grain in direct else _mismatch(model, behind, item.source.contract, view=True)
-                )
+                message = None if grain in direct else _mismatch(model, behind, item.source.contract, view=True)
                 if message is not None:
                     yield Problem(
                         model.full_name,
                         field,
-                        f"the view {upstream.full_name!r} (alias {alias!r}) reads {behind.full_name!r}: "
-                        f"{message}",
+                        f"the view {upstream.full_name!r} (alias {alias!r}) reads {behind.full_name!r}: {message}",
                     )
                     break
 
 
-def _mismatch(
-    model: Model, upstream: Model, contract: UpstreamContract | None, *, view: bool = False
-) -> str | None:
+def _mismatch(model: Model, upstream: Model, contract: UpstreamContract | None, *, view: bool = False) -> str | None:
     """Say why a model cannot read an upstream under a contract, or None."""
     name = upstream.full_name
     if not upstream.is_temporal:
         if contract in _OF_WINDOWS and not view:
-            return (
-                f"{contract.value!r} asks for windows of {name!r}, which is timeless and has none; "
-                "write contract='whole' or 'exists'"
+            remedy = (
+                f"write contract='exists', and beside it a source with {contract.value!r} on what the view reads"
+                if upstream.is_view
+                else "write contract='whole' or 'exists'"
             )
+            return f"{contract.value!r} asks for windows of {name!r}, which is timeless and has none; {remedy}"
         return None
-    if contract in (_EXISTS, _WHOLE):
+    if contract in (_EXISTS, _WHOLE) or upstream.is_view:
         return None
+    if contract in _OF_WINDOWS and model.grid is not None and upstream.grid is None and upstream.is_tracked:
+        return (
+            f"{contract.value!r} asks for windows of {name!r}, which has no time chunks and one unit without bounds; "
+            "write contract='whole', or batching=Batch(time=TimeChunking(...)) on it"
+        )
     how = "without a contract" if contract is None else f"with {contract.value!r}"
     remedy = f", or add Source({name!r}, contract='whole') beside the view" if view else ""
     if not model.is_temporal:
@@ -139,13 +136,7 @@ def _mismatch(
             "are joined; write contract='encapsulate'"
         )
     mine, theirs = model.grid, upstream.grid
-    if (
-        contract not in (None, _EXACT)
-        or mine is None
-        or theirs is None
-        or upstream.is_flexible
-        or mine.same_as(theirs)
-    ):
+    if contract not in (None, _EXACT) or mine is None or theirs is None or upstream.is_flexible or mine.same_as(theirs):
         return None
     if view:
         remedy = f", for instance beside the view: Source({name!r}, contract='encapsulate')"

@@ -6,16 +6,18 @@ recurse, and gives an equal graph for the same models in whatever order.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from bollhav_provider.exceptions import GraphError, Problem
+from bollhav_provider.exceptions import DefinitionWarning, GraphError, Problem
 from bollhav_provider.graph.granularity import behind_views, grain_problems
 from bollhav_provider.graph.keys import KeyIndex, accepts
 from bollhav_provider.graph.order import cycles, reachable, topological
 from bollhav_provider.graph.origins import located, origin_of
+from bollhav_provider.graph.relations import gate_warnings, name_problems
 from bollhav_provider.graph.resolve import Resolution, resolve_model, upstream_models
 from bollhav_provider.graph.selection import selected
 from bollhav_provider.graph.types import Edge, Injection, Node, ResolvedInput
@@ -49,9 +51,7 @@ class _Analysis:
             name: sorted({model.full_name for model in upstream_models(found)} & everything.keys())
             for name, found in inputs.items()
         }
-        problems: dict[str, list[Problem]] = {
-            name: list(found.problems) for name, found in graph._resolved.items()
-        }
+        problems: dict[str, list[Problem]] = {name: list(found.problems) for name, found in graph._resolved.items()}
         for name, twins in graph._twins.items():
             problems[name].insert(0, Problem(name, "target", _two_targets(twins)))
         for members, path in cycles(reads):
@@ -62,7 +62,12 @@ class _Analysis:
         views = behind_views(in_order, inputs)
         for name, model in everything.items():
             problems[name].extend(grain_problems(model, inputs[name], views))
+        for problem in name_problems(everything.values()):
+            problems[problem.model].append(problem)
 
+        for name, model in everything.items():
+            for text in gate_warnings(model, inputs[name]):
+                warnings.warn(text, DefinitionWarning, stacklevel=2)
         #: What is wrong, by full name; models without problems do not appear.
         self.problems = {
             name: tuple(located(problem, everything[name]) for problem in found)
@@ -102,9 +107,7 @@ class Graph:
         for model in models:
             groups.setdefault(model.full_name, []).append(model)
         self._twins = {name: _sorted_twins(group) for name, group in groups.items() if len(group) > 1}
-        first = {
-            name: self._twins[name][0] if name in self._twins else group[0] for name, group in groups.items()
-        }
+        first = {name: self._twins[name][0] if name in self._twins else group[0] for name, group in groups.items()}
         self._by_name: dict[str, Model] = {name: first[name] for name in sorted(first)}
         self._read_only = set(read_only)
         self._bound: dict[str, dict[str, tuple[Model, ...]]] = {}
@@ -130,16 +133,12 @@ class Graph:
     @property
     def errors(self) -> tuple[Problem, ...]:
         """Everything that is wrong, in order of full name."""
-        return tuple(
-            problem for name in sorted(self._analysis.problems) for problem in self._analysis.problems[name]
-        )
+        return tuple(problem for name in sorted(self._analysis.problems) for problem in self._analysis.problems[name])
 
     @property
     def rejected(self) -> Mapping[str, tuple[Problem, ...]]:
         """The models that do not fit, by full name, each with what is wrong with it."""
-        return MappingProxyType(
-            {name: self._analysis.problems[name] for name in sorted(self._analysis.problems)}
-        )
+        return MappingProxyType({name: self._analysis.problems[name] for name in sorted(self._analysis.problems)})
 
     def require_good(self) -> Graph:
         """Return the graph itself, if every model fits.
@@ -196,9 +195,7 @@ class Graph:
 
     def downstreams(self, model: Model | TableId | str) -> tuple[Model, ...]:
         """Return the models that read, or wait for, a model, in order of full name."""
-        return tuple(
-            self._by_name[name] for name in sorted(self._analysis.readers.get(self._name(model), ()))
-        )
+        return tuple(self._by_name[name] for name in sorted(self._analysis.readers.get(self._name(model), ())))
 
     def ancestors(self, model: Model | TableId | str) -> tuple[Model, ...]:
         """Return everything that a model depends on, however far away, each after what it reads itself."""
@@ -278,18 +275,14 @@ class Graph:
         """
         name = self._name(model)
         owner = self._by_name[name]
-        source = next(
-            (source for source in owner.inputs if source.alias_name == alias and source.is_relation), None
-        )
+        source = next((source for source in owner.inputs if source.alias_name == alias and source.is_relation), None)
         field = f"bind({alias!r})"
         if source is None:
             known = [source.alias_name for source in owner.inputs if source.is_relation]
             raise _error(name, field, f"there is no source with this alias; {_among(alias, known)}")
         if len(models) > 1 and not source.many:
             names = ", ".join(found.full_name for found in models)
-            raise _error(
-                name, field, f"the source takes one model, not {names}; give one, or write many=True"
-            )
+            raise _error(name, field, f"the source takes one model, not {names}; give one, or write many=True")
         for found in models:
             if found.identity == owner.identity:
                 raise _error(name, field, "the model would depend on itself; bind another one")
@@ -302,15 +295,11 @@ class Graph:
                 )
             known_model = self._by_name.get(found.full_name)
             if known_model is not None and known_model is not found and known_model != found:
-                raise _error(
-                    name, field, f"another definition of {found.full_name!r} is in the graph; bind that one"
-                )
+                raise _error(name, field, f"another definition of {found.full_name!r} is in the graph; bind that one")
         before = self._bound.get(name, {}).get(alias, ()) if source.many and models else ()
         bound = {found.full_name: found for found in (*before, *models)}
         if not bound and not source.optional:
-            raise _error(
-                name, field, "the source is required and would be empty; give a model, or write optional=True"
-            )
+            raise _error(name, field, "the source is required and would be empty; give a model, or write optional=True")
         self._join(models)
         self._bound.setdefault(name, {})[alias] = tuple(self._by_name[key] for key in sorted(bound))
         self._refresh(name)

@@ -83,9 +83,7 @@ def prepare(root: Path) -> None:
         mine = _places(module)
         if any(_is_below(place, other) for place in mine for other in others):
             here = [entry.joinpath(*name.split(".")) for entry in _import_roots(root)]
-            files = [
-                path for entry in here for path in (entry.with_suffix(".py"), entry / "__init__.py", entry)
-            ]
+            files = [path for entry in here for path in (entry.with_suffix(".py"), entry / "__init__.py", entry)]
             if not any(str(path) in mine for path in files) and any(path.exists() for path in files):
                 del sys.modules[name]
     _discovered.add(root)
@@ -165,9 +163,7 @@ def _execute(path: Path, name: str | None) -> ModuleType:
     name = _free(path, name)
     locations = [str(path.parent)] if path.name == "__init__.py" else None
     loader = FromSource(name, str(path))
-    spec = importlib.util.spec_from_file_location(
-        name, path, loader=loader, submodule_search_locations=locations
-    )
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=locations)
     assert isinstance(spec, ModuleSpec)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -187,9 +183,9 @@ def _free(path: Path, name: str | None) -> str:
     """Return the name to import a file under: its own, or a made-up one where that is taken."""
     if name is not None:
         mine = {file for file, (taken, _, _) in _imported.items() if taken == name}
-        for other in (
-            mine
-        ):  # of an earlier discovery of another folder; the present one's imports must find the present file
+        for (
+            other
+        ) in mine:  # of an earlier discovery of another folder; the present one's imports must find the present file
             _, module, _ = _imported.pop(other)
             if sys.modules.get(name) is module:
                 del sys.modules[name]

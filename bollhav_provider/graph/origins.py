@@ -67,9 +67,7 @@ def _lines(path: Path) -> dict[str, int]:
         return {}
     found: dict[str, int] = {}
     for statement in tree.body:
-        targets = (
-            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        )
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         for target in targets:
             if isinstance(target, ast.Name):
                 found[target.id] = statement.lineno

@@ -45,9 +45,7 @@ def resolve_model(model: Model, index: KeyIndex, bound: dict[str, tuple[Model, .
         found, message = _resolve(model, source, index, inferred=id(source) in inferred)
         inputs[alias] = found
         if message is not None:
-            field = (
-                f"execute: parameter {alias!r}" if id(source) in inferred else f"upstream[{source.name!r}]"
-            )
+            field = f"execute: parameter {alias!r}" if id(source) in inferred else f"upstream[{source.name!r}]"
             problems.append(Problem(model.full_name, field, message))
     return Resolution(inputs, tuple(problems))
 

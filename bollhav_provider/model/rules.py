@@ -69,6 +69,15 @@ def _name_problems(model: Model) -> Iterator[Finding]:
                 f"{problem} (it is made of the model's full name; letters beyond ASCII take several bytes each)",
             )
             return
+    names = {model.target.name: "the table"}
+    for key in () if model.is_view else model.keys:
+        if key.name in names:
+            yield (
+                "key" if model.key and key.columns == model.key else "target.columns",
+                f"the key on ({', '.join(key.columns)}) would be called {key.name!r}, as {names[key.name]} is; "
+                "rename a column",
+            )
+        names[key.name] = f"the key on ({', '.join(key.columns)})"
     for key in model.keys[len(model.target.keys()) :]:
         if problem := length_problem(key.name, "unique constraint's name"):
             yield "key", f"{problem} (it is made of the table's and the key's names)"

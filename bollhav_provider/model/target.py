@@ -229,7 +229,7 @@ with warnings.catch_warnings():
 
         def _index_problems(self) -> Iterator[Finding]:
             known = {column.name for column in self.columns}
-            names: set[str] = {key.name for key in self.keys()}
+            names: set[str] = {self.name, *(key.name for key in self.keys())}
             for position, index in enumerate(self.index_list()):
                 where = f"indexes[{position}]" if position < len(self.indexes) else "columns"
                 for field, message in index.problems():
@@ -248,6 +248,6 @@ with warnings.catch_warnings():
                 if index.name in names:
                     yield (
                         where,
-                        f"the name {index.name!r} is taken by another index or constraint; give the Index another name",
+                        f"the name {index.name!r} is taken by another index, a constraint or the table; give the Index another name",
                     )
                 names.add(str(index.name))

@@ -23,6 +23,7 @@ def model(name: str, *upstream: Source | str, chunk: str | None = None, tz: str 
     *before, table = name.split(".")
     catalog, schema = [None, "shop"] if not before else [None, *before] if len(before) == 1 else before
     sources = [Source(source) if isinstance(source, str) else source for source in upstream]
+    options.setdefault("library", True)
     if any(source.is_gated for source in sources):
         options.setdefault("state", State())
     if chunk is not None:

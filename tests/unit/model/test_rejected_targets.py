@@ -221,7 +221,7 @@ REJECTED: dict[str, tuple[Callable[[], Model], str, str]] = {
             )
         ),
         "target.indexes[1]",
-        "the name 'x' is taken by another index or constraint; give the Index another name",
+        "the name 'x' is taken by another index, a constraint or the table; give the Index another name",
     ),
     "serial": (
         lambda: Model(target=table(columns=[Column("id", "bigserial")])),
