@@ -231,6 +231,12 @@ class MissingPrivilegeError(DataError):
         )
 
 
+class EmptyUnitError(DataError):
+    """A unit gave no rows, and its model says with ``allow_empty='block'`` that this means: not yet."""
+
+    retryable = True
+
+
 class CheckFailedError(DataError):
     """A data check with severity ``error`` failed; nothing was published."""
 

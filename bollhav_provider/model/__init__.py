@@ -23,6 +23,7 @@ from bollhav_provider.model.checks import (
 )
 from bollhav_provider.model.column import Column, Index
 from bollhav_provider.model.enums import (
+    EmptyPolicy,
     FreshnessScope,
     Materialization,
     OnSchemaChange,
@@ -71,6 +72,7 @@ __all__ = [
     "Curfew",
     "Dataset",
     "Definition",
+    "EmptyPolicy",
     "Environment",
     "Expression",
     "Freshness",

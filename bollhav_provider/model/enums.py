@@ -87,6 +87,17 @@ class Severity(Word):
     """Publish, and record the failure."""
 
 
+class EmptyPolicy(Word):
+    """What becomes of a unit whose function or query gives no rows."""
+
+    WARN = "warn"
+    """It is applied, with no rows recorded and a warning."""
+    ALLOW = "allow"
+    """It is applied: no rows are nothing special."""
+    BLOCK = "block"
+    """It is not applied: nothing is written, and the unit is blocked until a later run finds rows."""
+
+
 class Allow(Word):
     """What may be done to a value that a column cannot hold exactly, instead of refusing the rows."""
 

@@ -1,14 +1,14 @@
 """The fields of a model, and what follows from them alone: its names, its kind, its grid, its columns."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bollhav_provider.model.airflow import AirflowOptions
 from bollhav_provider.model.base import Definition, Words
 from bollhav_provider.model.checks import AnyCheck
 from bollhav_provider.model.column import Column
-from bollhav_provider.model.enums import Materialization, Temporality, WriteMode
+from bollhav_provider.model.enums import EmptyPolicy, Materialization, Temporality, WriteMode
 from bollhav_provider.model.names import TableId, staging_table_name, state_table_name
 from bollhav_provider.model.people import Curfew, People, Tags
 from bollhav_provider.model.source import Source
@@ -18,6 +18,10 @@ from bollhav_provider.model.timing import Batch, Contract
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Grid
+
+
+def _yes_or_no(value: Any) -> Any:
+    return (EmptyPolicy.ALLOW if value else EmptyPolicy.BLOCK) if isinstance(value, bool) else value
 
 
 class ModelFields(Definition):
@@ -59,6 +63,13 @@ class ModelFields(Definition):
     )
     key: Words = Field(
         default=(), description="The columns by which UPSERT finds a row again; not given: the primary key."
+    )
+    allow_empty: Annotated[EmptyPolicy, BeforeValidator(_yes_or_no, json_schema_input_type=EmptyPolicy | bool)] = Field(
+        default=EmptyPolicy.WARN,
+        description=(
+            "What becomes of a unit without rows: `warn` applies it with a warning, `allow` (or true) without one, "
+            "`block` (or false) does not apply it, since its source has probably not arrived yet."
+        ),
     )
     airflow: AirflowOptions = Field(
         default_factory=AirflowOptions, description="Arguments of the model's DAG and tasks."

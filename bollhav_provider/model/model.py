@@ -13,7 +13,7 @@ from bollhav_provider.model import references
 from bollhav_provider.model.airflow import AirflowOptions
 from bollhav_provider.model.base import Finding
 from bollhav_provider.model.checks import AnyCheck
-from bollhav_provider.model.enums import Materialization, Temporality
+from bollhav_provider.model.enums import EmptyPolicy, Materialization, Temporality
 from bollhav_provider.model.environment import Environment
 from bollhav_provider.model.fields import ModelFields
 from bollhav_provider.model.names import TableId
@@ -77,6 +77,7 @@ class Model(ModelFields):
             curfew: Curfew | None = None,
             checks: Sequence[AnyCheck] = (),
             key: str | Sequence[str] = (),
+            allow_empty: EmptyPolicy | str | bool = EmptyPolicy.WARN,
             airflow: AirflowOptions = ...,
         ) -> None: ...
 

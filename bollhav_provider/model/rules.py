@@ -118,6 +118,8 @@ def _view_problems(model: Model) -> Iterator[Finding]:
         yield "checks", "a view writes no rows that could be checked; put the checks on the models that it reads"
     if model.key:
         yield "key", "a view has no key; leave it out"
+    if "allow_empty" in model.model_fields_set:
+        yield "allow_empty", "a view writes no rows that could be missing; leave it out"
 
 
 def _write_problems(model: Model) -> Iterator[Finding]:

@@ -248,6 +248,7 @@ with warnings.catch_warnings():
                 if index.name in names:
                     yield (
                         where,
-                        f"the name {index.name!r} is taken by another index, a constraint or the table; give the Index another name",
+                        f"the name {index.name!r} is taken by another index, a constraint or the table; "
+                        "give the Index another name",
                     )
                 names.add(str(index.name))

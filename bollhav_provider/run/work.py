@@ -14,13 +14,15 @@ from psycopg.pq import TransactionStatus
 from bollhav_provider import data
 from bollhav_provider.data.archive import archive_files
 from bollhav_provider.data.upstream import Upstream
-from bollhav_provider.exceptions import DataError
+from bollhav_provider.exceptions import DataError, EmptyUnitError
 from bollhav_provider.intervals import Unit
-from bollhav_provider.model import Model
+from bollhav_provider.model import EmptyPolicy, Model
+from bollhav_provider.model.signature import plain_function
 from bollhav_provider.run import checkpoints
 from bollhav_provider.run.inputs import Inputs
 from bollhav_provider.run.lanes import Lanes
 from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.state import reasons
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class Work:
                 f"{self.model.full_name}: nothing computes its rows: write query=..., or a function under "
                 "@model.execute, in the file that defines the model."
             )
-        generates = inspect.isgeneratorfunction(inspect.unwrap(function))
+        generates = inspect.isgeneratorfunction(plain_function(function))
         asks_conn = any(parameter.name == "conn" for parameter in self.model.parameters)
         reserved = {
             "run": self._spec,
@@ -142,14 +144,28 @@ class Work:
                 stats = data.write_query(conn, model, env, self.unit, tables=self._inputs.tables())
             else:
                 stats = data.write(conn, model, env, self.unit, self._watched(payload))
+            empty = self._judge_empty(stats.rows_in)
             self.report = data.run_checks(conn, model, env, self.unit, tables=self._inputs.tables())
             report = self.report
             report.require_passed()
         finally:
             self._lanes.writing = False
-        return Written(
-            stats.rows_in, stats.rows_written, stats.rows_changed, tuple(str(w) for w in report.warnings)
-        )
+        warnings = (*empty, *(str(w) for w in report.warnings))
+        return Written(stats.rows_in, stats.rows_written, stats.rows_changed, warnings)
+
+    def _judge_empty(self, rows_in: int) -> tuple[str, ...]:
+        """Return what is to be said of a unit without rows, if anything.
+
+        Raises:
+            EmptyUnitError: the model takes it for a source that has not arrived yet.
+        """
+        if rows_in or self.model.allow_empty is EmptyPolicy.ALLOW:
+            return ()
+        if self.model.allow_empty is EmptyPolicy.BLOCK:
+            raise EmptyUnitError(reasons.no_rows(self.model.full_name, self.unit.label))
+        text = f"{self.label} gave no rows; say with allow_empty whether that is right"
+        logger.warning("%s", text)
+        return (text,)
 
     def archive(self) -> None:
         """Move the files that were read into their archives; call it after the commit.

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from bollhav_provider import state
-from bollhav_provider.exceptions import CommitUnknownError, LeaseLostError
+from bollhav_provider.exceptions import CommitUnknownError, EmptyUnitError, LeaseLostError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Model
 from bollhav_provider.run import checkpoints, split
@@ -223,7 +223,9 @@ class Worker:
         if isinstance(exc, LeaseLostError | CommitUnknownError):
             return  # the row is somebody else's, or nobody can reach it
         try:
-            if isinstance(exc, self._interrupts) or not isinstance(exc, Exception):
+            if isinstance(exc, EmptyUnitError):
+                state.block(self._lanes.state, claim, str(exc))
+            elif isinstance(exc, self._interrupts) or not isinstance(exc, Exception):
                 state.release(self._lanes.state, claim, f"interrupted: {type(exc).__name__}")
             else:
                 state.fail(self._lanes.state, claim, exc, details=_failure_details(exc))

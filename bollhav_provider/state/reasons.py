@@ -23,6 +23,9 @@ OTHER_GRID = "STATE_005"
 #: An earlier window of the model itself is not applied, and the model is sequential.
 OWN_PAST_MISSING = "STATE_006"
 
+#: The unit gave no rows, and its model takes that for a source that has not arrived.
+NO_ROWS = "STATE_007"
+
 #: What each code means and what helps, for ``explain`` and the reference.
 CODES: dict[str, str] = {
     NOT_REGISTERED: "No model of that name was ever registered in this library. Run the upstream once, or correct "
@@ -35,6 +38,8 @@ CODES: dict[str, str] = {
     "match. Use ENCAPSULATE.",
     OTHER_GRID: "The upstream's grid has no window equal to mine, so that EXACT can never match. Use ENCAPSULATE, or "
     "give both models the same chunk and zone.",
+    NO_ROWS: "The unit gave no rows, and the model says allow_empty='block'. Run it again when its source has "
+    "arrived, or write allow_empty=True if no rows are nothing special.",
     OWN_PAST_MISSING: "The model is sequential: each window waits until all earlier ones are applied.",
 }
 
@@ -60,6 +65,11 @@ def duration_text(value: timedelta) -> str:
 def not_registered(upstream: str) -> str:
     """The upstream has no row in the library."""
     return f"{NOT_REGISTERED}: upstream '{upstream}' not registered"
+
+
+def no_rows(model: str, unit: str) -> str:
+    """The unit's source is empty."""
+    return f"{NO_ROWS}: '{model}' {unit} gave no rows, and allow_empty is 'block'"
 
 
 def missing(upstream: str, level: str, window: Interval | None) -> str:

@@ -17,6 +17,7 @@ from bollhav_provider.data.upstream import Upstream
 from bollhav_provider.exceptions import (
     CheckFailedError,
     DataError,
+    EmptyUnitError,
     GateClosedError,
     GrainChangedError,
     HardGateError,
@@ -264,9 +265,9 @@ def test_a_disabled_model_is_never_written(house: Make) -> None:
     assert execute_unit(h.connections, h.graph(), orders, Unit(day(1)), h.spec()).status == "skipped"
 
 
-def test_state_disabled_moves_data_and_records_nothing(house: Make) -> None:
+def test_state_disabled_moves_data_and_records_nothing(empty_house: Make) -> None:
     orders = hourly_rows(daily())
-    h = house(orders)
+    h = empty_house(orders)
     assert [o.status for o in h.run(orders, day(1, 2), state_disabled=True)] == ["applied"] * 2
     assert h.sql("SELECT count(*) FROM shop.orders") == [(6,)]
     assert h.sql("SELECT to_regnamespace('z_bollhav')::text") == [(None,)]
@@ -541,3 +542,55 @@ def test_a_marked_unbatched_model_covers_its_range(house: Make) -> None:
     h.prepare(model, day(4), mark_applied=True)
     assert h.states(model, "since, until, status") == [(day(1).since, day(4).until, "applied")]
     assert h.run(model, day(4), mode="discover") == []
+
+
+def empty_daily(policy: Any, arrived: list[dict[str, Any]], **fields: Any) -> Model:
+    """A daily model whose source holds what ``arrived`` holds."""
+    model = daily(**({} if policy is None else {"allow_empty": policy}), **fields)
+
+    @model.execute
+    def rows(unit: Unit) -> pl.DataFrame:
+        return pl.DataFrame(arrived, schema={"at": pl.Datetime("us", "UTC"), "amount": pl.Int32})
+
+    return model
+
+
+@pytest.mark.parametrize(("policy", "warns"), [(None, True), ("warn", True), ("allow", False), (True, False)])
+def test_a_unit_without_rows_is_applied_and_says_so(house: Make, policy: Any, warns: bool) -> None:
+    orders = empty_daily(policy, [])
+    h = house(orders)
+    (outcome,) = h.run(orders, day(1))
+    assert (outcome.status, outcome.stats.rows_in) == ("applied", 0)
+    assert [w for w in outcome.warnings if "gave no rows; say with allow_empty" in w] == list(outcome.warnings)
+    assert bool(outcome.warnings) is warns
+    assert h.states(orders, "status, rows_written")[0] == ("applied", 0)
+
+
+@pytest.mark.parametrize("policy", ["block", False])
+def test_a_unit_without_rows_is_blocked_where_that_means_not_yet(house: Make, policy: Any) -> None:
+    arrived: list[dict[str, Any]] = [{"at": BEGIN, "amount": 1}]
+    orders = empty_daily(policy, arrived)
+    h = house(orders)
+    assert [outcome.status for outcome in h.run(orders, day(1))] == ["applied"]
+    kept = arrived.pop()
+    with pytest.raises(EmptyUnitError) as caught:
+        h.run(orders, day(1), mode="bulldozer")
+    assert caught.value.retryable
+    assert h.sql("SELECT amount FROM shop.orders") == [(1,)], "what was there is not deleted for nothing"
+    assert h.states(orders, "status, blocked_reason")[0] == (
+        "blocked",
+        "STATE_007: 'shop.orders' [2024-01-01T00:00Z, 2024-01-02T00:00Z) gave no rows, and allow_empty is 'block'",
+    )
+    arrived.append({**kept, "amount": 2})
+    assert [outcome.status for outcome in h.run(orders, day(1))] == ["applied"]
+    assert h.sql("SELECT amount FROM shop.orders") == [(2,)]
+
+
+def test_a_query_without_rows_is_judged_the_same(house: Make) -> None:
+    orders = daily(
+        query="SELECT %(since)s AS at, 1 AS amount WHERE %(until)s > '2024-01-03T00:00Z'", allow_empty="block"
+    )
+    h = house(orders)
+    with pytest.raises(EmptyUnitError, match="STATE_007"):
+        h.run(orders, day(1, 3))
+    assert h.states(orders)[:3] == ["blocked", "blocked", "applied"]

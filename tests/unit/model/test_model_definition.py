@@ -230,6 +230,14 @@ def test_a_right_definition_warns_of_nothing() -> None:
         carrier_day()
 
 
+@pytest.mark.parametrize(
+    ("written", "policy"), [(True, "allow"), (False, "block"), ("Block", "block"), ("warn", "warn")]
+)
+def test_no_rows_may_be_nothing_special_or_not_yet(written: bool | str, policy: str) -> None:
+    assert Model(target=Target(schema="a", name="b"), allow_empty=written).allow_empty == policy
+    assert Model(target=Target(schema="a", name="b")).allow_empty == "warn"
+
+
 def test_flexibility_is_a_word_or_a_promise() -> None:
     assert TimeChunking("@daily", flexibility="flex") == TimeChunking("@daily", flexibility=ChunkFlex())
     assert TimeChunking("@daily", flexibility=ChunkFlex(attest="x")).is_flexible

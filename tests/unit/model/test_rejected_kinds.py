@@ -107,6 +107,11 @@ REJECTED: dict[str, tuple[Callable[[], Model], str, str]] = {
         "key",
         "a view has no key; leave it out",
     ),
+    "view_with_allow_empty": (
+        lambda: Model(target=table(), materialization="view", query="SELECT 1", allow_empty="block"),
+        "allow_empty",
+        "a view writes no rows that could be missing; leave it out",
+    ),
     "view_without_query": (
         lambda: Model(target=table(), materialization="view"),
         "query",
