@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
+from database_pool import Databases
 from hypothesis import settings
-from psycopg import sql
 
 from bollhav_provider.testing.postgres import PostgresServer
 
@@ -42,16 +40,23 @@ def pg_dsn(pg_server: PostgresServer | None) -> str:
     return pg_server.dsn() if pg_server else os.environ["BOLLHAV_TEST_DSN"]
 
 
+@pytest.fixture(scope="session")
+def databases(pg_dsn: str) -> Iterator[Databases]:
+    """Databases of the test server, handed on clean from test to test."""
+    found = Databases(pg_dsn)
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def db(pg_dsn: str) -> Iterator[str]:
-    """DSN of a fresh, empty database that is dropped after the test."""
-    name = f"t_{uuid.uuid4().hex}"
-    with psycopg.connect(pg_dsn, autocommit=True) as conn:
-        # Copying files is the cheaper way to an empty database; PostgreSQL 14 knows no other.
-        strategy = sql.SQL(" STRATEGY FILE_COPY" if conn.info.server_version >= 150000 else "")
-        conn.execute(sql.SQL("CREATE DATABASE {}{}").format(sql.Identifier(name), strategy))
-    try:
-        yield psycopg.conninfo.make_conninfo(pg_dsn, dbname=name)
-    finally:
-        with psycopg.connect(pg_dsn, autocommit=True) as conn:
-            conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+def db(databases: Databases) -> Iterator[str]:
+    """DSN of an empty database of this test's own."""
+    with databases.empty() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def library_db(databases: Databases) -> Iterator[str]:
+    """DSN of a database of this test's own that holds an empty library."""
+    with databases.library() as dsn:
+        yield dsn

@@ -187,7 +187,7 @@ def test_an_upstream_in_another_database_is_read_through_its_own_connection(
     assert seen == [([1, 2, 3], [2, 1], 3)]
 
 
-def test_a_suffixed_run_reads_its_own_copy_or_production(house: Make) -> None:
+def test_a_suffixed_run_reads_its_own_copy_or_production(empty_house: Make) -> None:
     orders = daily("shop.orders", query="SELECT %(since)s::timestamptz AS at, 7 AS amount")
     names: list[str] = []
     mart = daily(
@@ -209,7 +209,7 @@ def test_a_suffixed_run_reads_its_own_copy_or_production(house: Make) -> None:
         names.extend([own.name, own.ref, shared.name, model.ref("shop.orders"), model.ref("shop.rates")])
         assert shared.data is not None
 
-    h = house(orders, mart)
+    h = empty_house(orders, mart)
     h.sql("CREATE SCHEMA shop; CREATE TABLE shop.rates AS SELECT 1 AS id")
     env = Environment("pr1")
     h.run(orders, day(1), env=env)

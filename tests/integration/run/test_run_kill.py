@@ -24,6 +24,8 @@ from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import Model
 from bollhav_provider.run import checkpoints, execute_unit, execute_units
 
+#: Processes that make workers at a time.
+_AT_A_TIME = 3
 HERE = Path(__file__).parent
 TOGETHER = (
     checkpoints.AFTER_CLAIM,
@@ -44,25 +46,50 @@ def other_db(pg_dsn: str) -> Iterator[str]:
         conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def kill(house: House, model: Model, kills: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Let workers be killed as ``kills`` says; return what each had reached."""
+def kill(
+    house: House, model: Model, kills: list[dict[str, Any]], lives: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Let workers be killed as ``kills`` says; return what each had reached.
+
+    Workers wait for the server most of their short lives, so that several processes make them at a time; each of
+    those first measures some of ``lives``.
+    """
+    parts = min(len(lives or ()), _AT_A_TIME) or 1
+    jobs = [(lives or [])[part::parts] + kills[part::parts] for part in range(parts)]
+    started = [_start(house, model, job) for job in jobs]
+    told: list[list[dict[str, Any]]] = []
+    for process in started:
+        output, error = process.communicate(timeout=240)
+        assert process.returncode == 0, error
+        told.append([json.loads(line) for line in output.splitlines()])
+    found = [line for lines in told for line in lines]
+    asked = [json.dumps(one["unit"]) for one in kills]
+    return sorted(
+        (one for one in found if json.dumps(one["unit"]) in set(asked)),
+        key=lambda one: asked.index(json.dumps(one["unit"])),
+    )
+
+
+def _start(house: House, model: Model, kills: list[dict[str, Any]]) -> subprocess.Popen[str]:
     job = {
         "dsn": house.dsn,
         "environ": house.environ,
         "target_dsn_env_var": model.target.dsn_env_var,
         "kills": kills,
     }
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, str(HERE / "kill_worker.py")],
-        input=json.dumps(job),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=240,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])},
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(job))
+    process.stdin.close()
+    process.stdin = None
+    return process
 
 
 def finish(house: House, model: Model, window: Interval) -> None:
@@ -117,10 +144,11 @@ def test_killed_at_two_hundred_random_instants(house: Callable[..., House]) -> N
     window = Interval(BEGIN, units[-1].until)  # type: ignore[arg-type]
     h.prepare(model, window)
     chance = random.Random(20240101)
-    whole = [{"unit": u.to_json()} for u in hours(200, 5)]
+    whole = [{"unit": u.to_json()} for u in hours(200, 9)]
     killed = kill(
-        h, model, whole + [{"unit": u.to_json(), "fraction": chance.uniform(0, 1.1)} for u in units]
+        h, model, [{"unit": u.to_json(), "fraction": chance.uniform(0, 1.1)} for u in units], whole
     )
+    assert len(killed) == 200
     last = Counter(one["reached"][-1] if one["reached"] else "start" for one in killed)
     assert len(last) >= 4, last  # the instants really fall into different parts of a unit's life
     committed = [s == "applied" for s in h.states(model)[:200]]
@@ -141,7 +169,8 @@ def test_killed_with_target_and_state_in_two_databases(house: Callable[..., Hous
     points = [{"unit": u.to_json(), "point": APART[i % len(APART)]} for i, u in enumerate(units[:15])]
     whole = [{"unit": u.to_json()} for u in units[15:18]]
     instants = [{"unit": u.to_json(), "fraction": chance.uniform(0, 1.1)} for u in units[18:]]
-    killed = kill(h, model, points + whole + instants)
+    killed = kill(h, model, points + instants, whole)
+    assert len(killed) == 37
     assert all(one["reached"][-1] == asked["point"] for one, asked in zip(killed, points, strict=False))
     finish(h, model, window)
     assert rows_by_hour(other_db) == Counter({(ROWS, ROWS): 40})

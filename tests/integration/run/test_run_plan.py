@@ -42,8 +42,8 @@ def actions(found: Plan) -> dict[str, list[tuple[str, int]]]:
     return {m.model.full_name: [(r["action"], r["units"]) for r in m.ranges()] for m in found.models}
 
 
-def test_on_an_empty_database_everything_runs_in_order_and_nothing_is_made(house: Make) -> None:
-    h = house(reader(UpstreamContract.EXACT), orders())
+def test_on_an_empty_database_everything_runs_in_order_and_nothing_is_made(empty_house: Make) -> None:
+    h = empty_house(reader(UpstreamContract.EXACT), orders())
     found = planned(h, day(1, 3))
     assert actions(found) == {"shop.orders": [("run", 3)], "mart.sums": [("after", 3)]}
     assert found.models[1].units[0].after == ("shop.orders",)

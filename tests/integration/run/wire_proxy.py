@@ -68,7 +68,7 @@ class WireProxy:
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
         asking = False
-        with client, server, contextlib.suppress(OSError):
+        with client, server, contextlib.suppress(OSError, ValueError):  # a socket that is closed has no number
             while True:
                 for ready in select.select([client, server], [], [])[0]:
                     data = ready.recv(65_536)

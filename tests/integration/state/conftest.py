@@ -9,8 +9,14 @@ from state_support import Conn, Peer, connect
 
 
 @pytest.fixture
+def db(library_db: str) -> str:
+    """DSN of a database with an empty library: most of these tests need one, and making it takes long."""
+    return library_db
+
+
+@pytest.fixture
 def conn(db: str) -> Iterator[Conn]:
-    """A connection to an empty database."""
+    """A connection to the database."""
     with connect(db) as connection:
         yield connection
 

@@ -352,6 +352,7 @@ def test_requests_survive_json(name: str) -> None:
 
 
 def test_a_library_without_this_versions_functions_says_so(conn: Conn) -> None:
+    conn.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
     conn.execute(f"CREATE SCHEMA {SCHEMA}")
     with pytest.raises(StateError, match="run bootstrap"):
         check_gates(conn, ENV, [GateRequest("a.b", "exists")])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from database_pool import Databases
 from psycopg import sql
 from state_support import ENV, Conn, Peer, connect, count, daily, gated_on, interval, one, set_up, timeless
 
@@ -20,6 +22,13 @@ _SHAPE = """
     FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
 """
+
+
+@pytest.fixture
+def db(databases: Databases) -> Iterator[str]:
+    """DSN of an empty database: what is tested here is how the library comes into it."""
+    with databases.empty() as dsn:
+        yield dsn
 
 
 def shape(conn: Conn, table: str) -> set[tuple[object, ...]]:

@@ -118,6 +118,7 @@ def test_a_pooler_is_detected_and_no_session_lock_is_taken(pooled_dsn: str, conn
 
 
 def test_sixteen_first_runs_at_once_through_the_pooler(pooled_dsn: str, conn: Conn) -> None:
+    conn.execute("DROP SCHEMA z_bollhav CASCADE")
     barrier = threading.Barrier(16)
 
     def first_run(_: int) -> None:

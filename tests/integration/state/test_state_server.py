@@ -15,19 +15,32 @@ from state_support import ENV, connect, count, daily, one, set_up, statuses, uni
 
 from bollhav_provider import state
 from bollhav_provider.exceptions import LeaseLostError
-from bollhav_provider.testing.postgres import PostgresServer
+from bollhav_provider.testing.postgres import BINDIR_VARIABLE, PostgresServer
 
 DAY = unit("01-03", "01-04")
 RUN = state.RunKey.ad_hoc("tester")
 
 
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """A durable server of this test's own, which it may crash."""
+@pytest.fixture(scope="module")
+def own_server(pg_server: PostgresServer | None) -> Iterator[PostgresServer]:
+    """A durable server of these tests' own, which they may crash."""
     own = PostgresServer(Path(tempfile.mkdtemp(prefix="bollhav-crash-")), durable=True)
-    own.start()
-    yield own
-    own.destroy()
+    with pytest.MonkeyPatch.context() as patch:
+        # what the other server had to copy need not be copied once more
+        copied = next(Path(pg_server.home).glob("bin-*/*/*/bin"), None) if pg_server is not None else None
+        if copied is not None:
+            patch.setenv(BINDIR_VARIABLE, str(copied))
+        own.start()
+        yield own
+        own.destroy()
+
+
+@pytest.fixture
+def server(own_server: PostgresServer) -> Iterator[PostgresServer]:
+    """The server, empty."""
+    yield own_server
+    with connect(own_server.dsn()) as conn:
+        conn.execute("SET client_min_messages = error; DROP SCHEMA z_bollhav CASCADE; DROP TABLE IF EXISTS target")
 
 
 def crash(server: PostgresServer) -> None:
