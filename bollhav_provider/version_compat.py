@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 
@@ -41,6 +42,7 @@ def any_of(assets: Sequence[Any]) -> Any:
     return AssetAny(*assets)
 
 
+@lru_cache(maxsize=256)
 def cron_intervals(cron: str, tz: str, end: datetime | None = None) -> Any:
     """Return the timetable whose data intervals are the windows of ``cron`` in ``tz`` that start before ``end``.
 
@@ -50,8 +52,10 @@ def cron_intervals(cron: str, tz: str, end: datetime | None = None) -> Any:
         from bollhav_provider.timetables.contract import ContractTimetable
 
         return ContractTimetable(cron, tz, end)
-    from airflow.timetables.interval import CronDataIntervalTimetable
-
+    if AIRFLOW_V_3_2_PLUS:
+        from airflow.sdk import CronDataIntervalTimetable
+    else:
+        from airflow.timetables.interval import CronDataIntervalTimetable
     return CronDataIntervalTimetable(cron, timezone=tz)
 
 

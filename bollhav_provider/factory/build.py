@@ -61,7 +61,11 @@ class Factory:
             database=asset_database or airflow_option("asset_database", "library"),
             env=_fixed_environment(),
         )
-        options = Options(bollhav_conn_id, default_args or {}, sensor_args or {}, execute_args or {})
+        waits = {
+            "poke_interval": float(airflow_option("poke_interval", "15")),
+            "timeout": float(airflow_option("gate_timeout", "604800")),
+        }
+        options = Options(bollhav_conn_id, default_args or {}, merged(waits, sensor_args), execute_args or {})
         return cls(loaded=loaded, assets=assets, options=options, dag_args=dag_args or {}, **said)
 
     def build(self, wanted: str | None = None) -> dict[str, Any]:
@@ -98,7 +102,6 @@ class Factory:
             description=_description(group),
             doc_md="\n\n".join(model_markdown(model, self.loaded.graph) for model in group.models),
             tags=tags,
-            params=run_params(first if group.alone else None),
             default_args=default_args,
             **arguments,
         ) as dag:
@@ -106,6 +109,8 @@ class Factory:
                 model_tasks(first, self.loaded.graph, self.assets.of(first), self.options)
             else:
                 joined_tasks(group.models, self)
+        # Given to the tasks by Airflow at run time; given to them here, each would carry a copy of its own.
+        dag.params.update(run_params(first if group.alone else None))
         return dag
 
     def _schedule(self, group: Group) -> Schedule:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
 
+_NOTHING = object()
 _BOOLEANS = {
     "dry_state": ("Plan only", "Show the plan in the log of `prefill` and change nothing."),
     "mark_applied": (
@@ -27,13 +29,43 @@ _BOOLEANS = {
 }
 
 
+@cache
+def _param_class() -> Any:
+    """Return a ``Param`` that does not ask the JSON schema validator whether its own null is null.
+
+    Airflow validates every parameter of every DAG several times per parse, at two milliseconds each, which is most of
+    what parsing a generated DAG would cost. A value that somebody gives is validated like any other. Airflow's serialiser
+    knows parameters by the name of their class, so the name stays.
+    """
+    from airflow.providers.common.compat.sdk import Param
+
+    class NullParam(Param):
+        def resolve(self, value: Any = _NOTHING, suppress_exception: bool = False) -> Any:
+            if value is _NOTHING:
+                return None if self.value is None else super().resolve(suppress_exception=suppress_exception)
+            return super().resolve(value, suppress_exception)
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            twin = type(self)(self.value, self.description, schema=self.schema)
+            twin.__dict__.update(self.__dict__)
+            return twin
+
+        __copy__ = copy = lambda self: self.__deepcopy__(None)
+
+    NullParam.__name__, NullParam.__qualname__, NullParam.__module__ = (
+        Param.__name__,
+        Param.__qualname__,
+        Param.__module__,
+    )
+    return NullParam
+
+
 def run_params(model: Model | None) -> dict[str, Any]:
     """Return the parameters that make sense for a model; for None those of a DAG of several models.
 
     Every default is null, which means: as configured, else the documented default.
     """
-    from airflow.providers.common.compat.sdk import Param
-
+    Param = _param_class()
     params: dict[str, Any] = {}
     windowed = model is None or not model.is_windowless
     if windowed:

@@ -72,8 +72,12 @@ class UpstreamSensor(BaseSensorOperator):
     ) -> None:
         if mode not in ("defer", "reschedule", "poke"):
             raise ValueError(f"mode is {mode!r}: write defer, reschedule or poke.")
-        kwargs.setdefault("poke_interval", float(airflow_option("poke_interval", "15")))
-        kwargs.setdefault("timeout", float(airflow_option("gate_timeout", "604800")))
+        for name, option, default in (
+            ("poke_interval", "poke_interval", "15"),
+            ("timeout", "gate_timeout", "604800"),
+        ):
+            if name not in kwargs:
+                kwargs[name] = float(airflow_option(option, default))
         super().__init__(mode="poke" if mode == "defer" else mode, **default_retries(kwargs))
         self.upstream = model
         self.contract = _contract(contract)
