@@ -52,10 +52,12 @@ def cron_intervals(cron: str, tz: str, end: datetime | None = None) -> Any:
         from bollhav_provider.timetables.contract import ContractTimetable
 
         return ContractTimetable(cron, tz, end)
-    if AIRFLOW_V_3_2_PLUS:
-        from airflow.sdk import CronDataIntervalTimetable
-    else:
-        from airflow.timetables.interval import CronDataIntervalTimetable
+    if AIRFLOW_V_3_2_PLUS:  # the lighter of the two; they serialise to the same
+        from airflow.sdk import CronDataIntervalTimetable as Light
+
+        return Light(cron, timezone=tz)
+    from airflow.timetables.interval import CronDataIntervalTimetable
+
     return CronDataIntervalTimetable(cron, timezone=tz)
 
 
@@ -99,6 +101,15 @@ def airflow_time_outs() -> tuple[type[BaseException], ...]:
 def dag_page(dag_id: str) -> str:
     """Return the address of a DAG's page in the UI."""
     return f"/dags/{dag_id}" if AIRFLOW_V_3_0_PLUS else f"/dags/{dag_id}/grid"
+
+
+def mask_secret(secret: str) -> None:
+    """Have ``secret`` shown as ``***`` in the logs of tasks; older common-compat packages have no name for it."""
+    if AIRFLOW_V_3_0_PLUS:
+        from airflow.sdk.log import mask_secret as mask
+    else:
+        from airflow.utils.log.secrets_masker import mask_secret as mask
+    mask(secret)
 
 
 async def get_connection_async(conn_id: str) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.dsn import conninfo
 from bollhav_provider.hooks.settings import deployment_settings
-from bollhav_provider.version_compat import get_connection_async
+from bollhav_provider.version_compat import get_connection_async, mask_secret
 
 if TYPE_CHECKING:
     import psycopg
