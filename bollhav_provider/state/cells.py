@@ -7,7 +7,7 @@ prefill).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -45,30 +45,28 @@ class Cells:
         if (step := _uniform_step(grid)) is not None:
             first, last = _seconds(grid.ceil(within.since)), _seconds(grid.floor(within.until))
             return cls([first], [step], [(last - first) // step]) if first < last else cls()
-        return cls._joined(grid.ticks(within.since, within.until))
+        return cls._joined(grid.tick_seconds(within.since, within.until))
 
     @classmethod
-    def _joined(cls, ticks: Iterable[datetime]) -> Cells:
+    def _joined(cls, ticks: Iterator[int]) -> Cells:
         cells = cls()
-        before: datetime | None = None
-        step = timedelta(0)
-        count = 0
+        before = next(ticks, None)
+        if before is None:
+            return cells
+        step = count = 0
         for tick in ticks:
-            if before is not None:
-                if tick - before == step:
-                    count += 1
-                else:
-                    cells._close(count)
-                    step, count = tick - before, 1
-                    cells.starts.append(_seconds(before))
-                    cells.steps.append(step // _SECOND)
+            if tick - before == step:
+                count += 1
+            else:
+                if count:
+                    cells.counts.append(count)
+                step, count = tick - before, 1
+                cells.starts.append(before)
+                cells.steps.append(step)
             before = tick
-        cells._close(count)
-        return cells
-
-    def _close(self, count: int) -> None:
         if count:
-            self.counts.append(count)
+            cells.counts.append(count)
+        return cells
 
     def __bool__(self) -> bool:
         return bool(self.starts)
@@ -114,6 +112,6 @@ def _uniform_step(grid: Grid) -> int | None:
         return None
     # without days of a month or months the ticks repeat every week
     since = datetime(2024, 1, 1, tzinfo=UTC)
-    ticks = [_seconds(t) for t in grid.ticks(since, since + timedelta(seconds=2 * _WEEK))]
+    ticks = grid.tick_seconds(since, since + timedelta(seconds=2 * _WEEK))
     widths = {after - before for before, after in pairwise(ticks)}
     return widths.pop() if len(widths) == 1 else None
