@@ -9,7 +9,7 @@ from time import process_time
 
 import pytest
 from graph_models import names, only_problem, timeless
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bollhav_provider.exceptions import GraphError
@@ -131,6 +131,7 @@ def test_an_unknown_model_is_an_error_with_the_nearest() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 25))
+@settings(max_examples=40, deadline=None)
 def test_the_order_of_models_does_not_matter(random: random.Random, count: int) -> None:
     models = [
         timeless(f"s.m{n}", *{f"s.m{random.randrange(n)}" for _ in range(random.randrange(3))} if n else [])
@@ -192,7 +193,7 @@ def test_building_is_linear_in_edges() -> None:
         models = [timeless("s.root"), *(timeless(f"f{n}.leaf", "s.root") for n in range(leaves))]
         models.append(timeless("s.all", Source("*.leaf", many=True)))
         best = float("inf")
-        for _ in range(3):
+        for _ in range(2):
             start = process_time()
             graph = build_graph(models)
             assert len(graph.order()) == leaves + 2
@@ -200,5 +201,5 @@ def test_building_is_linear_in_edges() -> None:
             best = min(best, process_time() - start)
         return best
 
-    small, large = cost(400), cost(4000)
+    small, large = cost(200), cost(2000)
     assert large < 40 * max(small, 0.005), f"10 times the edges took {large / small:.0f} times as long"

@@ -6,11 +6,12 @@ import copy
 import pickle
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
 from bollhav_provider.exceptions import GridError, IntervalError
-from bollhav_provider.intervals import ALIASES, Grid, Interval
+from bollhav_provider.intervals import ALIASES, Grid, Interval, IntervalSet
 
 
 def window(since: str, until: str) -> Interval:
@@ -239,6 +240,61 @@ def test_the_calendar_ends() -> None:
     daily = Grid("@daily", "Pacific/Auckland")
     assert len(list(daily.ticks(datetime(9999, 12, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)))) >= 27
     assert len(list(daily.ticks(datetime(1, 1, 1, tzinfo=UTC), datetime(1, 1, 31, tzinfo=UTC)))) >= 26
+
+
+@pytest.mark.parametrize(
+    ("named", "numbered"),
+    [
+        ("0 6 * * MON-FRI", "0 6 * * 1-5"),
+        ("0 6 * * mon,Wed,SUN", "0 6 * * 0,1,3"),
+        ("0 0 1 JAN,jul *", "0 0 1 1,7 *"),
+        ("0 0 1 nov-FEB *", "0 0 1 1,2,11,12 *"),
+        ("0 0 * * MON#1", "0 0 * * 1#1"),
+        ("0 0 ? * *", "0 0 * * *"),
+        ("00 00 * * *", "@daily"),
+        ("0\t0  *\n* *", "@daily"),
+    ],
+)
+def test_names_of_days_and_months_are_their_numbers(named: str, numbered: str) -> None:
+    assert Grid(named).same_as(Grid(numbered))
+
+
+@pytest.mark.parametrize(
+    "cron", ["0 0 * * FUNDAY", "0 0 1 JANUARY *", "@Daily", "@continuous", "@reboot", "0 0 * * *;"]
+)
+def test_names_that_mean_nothing_are_refused(cron: str) -> None:
+    with pytest.raises(GridError, match="is not a"):
+        Grid(cron)
+
+
+@pytest.mark.parametrize(
+    ("cron", "tz", "since", "until"),
+    [
+        ("0 */2 * * *", "America/Toronto", "2024-03-09T12:00Z", "2024-03-11T12:00Z"),
+        ("0 */2 * * *", "America/Toronto", "2024-11-02T12:00Z", "2024-11-04T12:00Z"),
+        ("0 7-8 * * *", "America/Toronto", "2024-03-09T00:00Z", "2024-03-12T00:00Z"),
+        ("20 */4 * * *", "Europe/Stockholm", "2024-03-30T00:00Z", "2024-04-01T00:00Z"),
+        ("0 2 2,11,19,26 * *", "Europe/Stockholm", "2024-01-01T00:00Z", "2024-12-31T00:00Z"),
+    ],
+)
+def test_crons_that_other_schedulers_stumbled_over_tile(cron: str, tz: str, since: str, until: str) -> None:
+    found = list(Grid(cron, tz).windows(window(since, until)))
+    assert len(found) > 4
+    assert all(cell.duration > timedelta(0) for cell in found)
+    assert all(before.until == after.since for before, after in pairwise(found))
+
+
+def test_a_run_inside_a_clock_change_covers_a_whole_window() -> None:
+    grid = Grid("0 2 * * *", "America/New_York")
+    assert grid.latest_complete(at("2024-03-10T07:30Z")) == window("2024-03-09T07:00Z", "2024-03-10T07:00Z")
+
+
+def test_a_local_day_is_the_union_of_its_hours() -> None:
+    hourly, daily = Grid("@hourly", "Europe/Stockholm"), Grid("@daily", "Europe/Stockholm")
+    for noon, hours in (("2024-03-31T10:00Z", 23), ("2024-10-27T10:00Z", 25), ("2024-02-29T10:00Z", 24)):
+        cell = daily.cell(at(noon))
+        assert hourly.count(cell) == hours
+        assert IntervalSet(hourly.windows(cell)).islands == (cell,)
 
 
 def test_a_million_hourly_ticks_are_fast() -> None:
