@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
 
+#: Tells "no value given" from a given None.
 _NOTHING = object()
 _BOOLEANS = {
     "dry_state": ("Plan only", "Show the plan in the log of `prefill` and change nothing."),
@@ -33,9 +34,9 @@ _BOOLEANS = {
 def _param_class() -> Any:
     """Return a ``Param`` that does not ask the JSON schema validator whether its own null is null.
 
-    Airflow validates every parameter of every DAG several times per parse, at two milliseconds each, which is most of
-    what parsing a generated DAG would cost. A value that somebody gives is validated like any other. Airflow's serialiser
-    knows parameters by the name of their class, so the name stays.
+    Airflow validates every parameter of every DAG several times per parse, at two milliseconds each, which is most
+    of what parsing a generated DAG would cost. A value that somebody gives is validated like any other. Airflow's
+    serialiser knows parameters by the name of their class, so the name stays.
     """
     from airflow.providers.common.compat.sdk import Param
 
@@ -50,13 +51,11 @@ def _param_class() -> Any:
             twin.__dict__.update(self.__dict__)
             return twin
 
-        __copy__ = copy = lambda self: self.__deepcopy__(None)
+        def __copy__(self) -> Any:
+            return self.__deepcopy__(None)
 
-    NullParam.__name__, NullParam.__qualname__, NullParam.__module__ = (
-        Param.__name__,
-        Param.__qualname__,
-        Param.__module__,
-    )
+    for name in ("__name__", "__qualname__", "__module__"):
+        setattr(NullParam, name, getattr(Param, name))
     return NullParam
 
 

@@ -32,7 +32,7 @@ class ContractTimetable(CronDataIntervalTimetable):
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> ContractTimetable:
-        plain = CronDataIntervalTimetable.deserialize(data)
+        plain: Any = CronDataIntervalTimetable.deserialize(data)
         return cls(data["expression"], plain._timezone, datetime.fromisoformat(data["end"]))
 
     def __eq__(self, other: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -109,6 +110,8 @@ def again(dag: Any, dag_run: Any, name: str) -> str:
     with create_session() as session:
         ti = _instance(session, dag_run, name)
         ti.try_number += 1
+        # The scheduler starts a cleared run again; before 3.3 a task of a run without a start cannot be started.
+        ti.dag_run.start_date = ti.dag_run.start_date or datetime.now(UTC)
         session.commit()
         _run_task(ti=ti, task=dag.get_task(ti.task_id), run_triggerer=True)
         session.commit()
