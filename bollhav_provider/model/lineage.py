@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,11 @@ def dataset_name(table: TableId, database: str | None = None) -> str:
 
 
 def lineage_of(
-    model: Model, env: Environment, namespace: str = POSTGRES_NAMESPACE, database: str | None = None
+    model: Model,
+    env: Environment,
+    namespace: str = POSTGRES_NAMESPACE,
+    database: str | None = None,
+    tables: Mapping[str, Sequence[TableId]] | None = None,
 ) -> Lineage:
     """Return a model's inputs and outputs.
 
@@ -76,17 +81,25 @@ def lineage_of(
         env: its suffixes reach the output and the gated inputs.
         namespace: ``postgres://host:port`` of the server, where it is known.
         database: the database of relations that name no catalog.
+        tables: relations that the graph bound to aliases, without suffix.
     """
     output = Dataset(namespace, dataset_name(env.table(model.identity), database), "model")
     inputs = [
         dataset
         for source in (*model.upstream, *model.inferred)
-        for dataset in _inputs(model, source, env, namespace, database)
+        for dataset in _inputs(model, source, env, namespace, database, (tables or {}).get(source.alias_name))
     ]
     return Lineage(tuple(dict.fromkeys(inputs)), (output,))
 
 
-def _inputs(model: Model, source: Source, env: Environment, namespace: str, database: str | None) -> list[Dataset]:
+def _inputs(
+    model: Model,
+    source: Source,
+    env: Environment,
+    namespace: str,
+    database: str | None,
+    bound: Sequence[TableId] | None,
+) -> list[Dataset]:
     contract = source.contract.value if source.contract else None
     if isinstance(source.type, SourceFile):
         return [Dataset("file", source.type.path.as_posix(), "file")]
@@ -97,8 +110,12 @@ def _inputs(model: Model, source: Source, env: Environment, namespace: str, data
     if not source.is_relation:
         return [Dataset(INLINE_NAMESPACE, f"{model.full_name}/{source.name}", "hardcoded")]
     found = []
-    for key in source.keys:
-        table = model.table_of(source, key)
+    # Of a pattern that the graph has not resolved, the pattern itself is all that is known.
+    for key, table in (
+        [(key, model.table_of(source, key)) for key in source.keys]
+        if bound is None
+        else ((table.full_name, table) for table in bound)
+    ):
         name = key if table is None else dataset_name(model.place(source, table, env), database)
         found.append(Dataset(namespace, name, "model", contract))
     return found

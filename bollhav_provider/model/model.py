@@ -258,7 +258,12 @@ class Model(ModelFields):
         )
 
     def lineage(
-        self, env: Environment | None = None, *, namespace: str = "postgres", database: str | None = None
+        self,
+        env: Environment | None = None,
+        *,
+        namespace: str = "postgres",
+        database: str | None = None,
+        tables: Mapping[str, Sequence[TableId]] | None = None,
     ) -> "Lineage":
         """Return inputs and outputs in the naming of OpenLineage.
 
@@ -266,10 +271,11 @@ class Model(ModelFields):
             env: as in :meth:`ref`.
             namespace: ``postgres://host:port`` of the server, where it is known.
             database: the database of relations that name no catalog.
+            tables: relations that the graph bound to aliases, without suffix.
         """
         from bollhav_provider.model.lineage import lineage_of
 
-        return lineage_of(self, env or Environment.current(), namespace, database)
+        return lineage_of(self, env or Environment.current(), namespace, database, tables)
 
     # The function
 

@@ -311,7 +311,7 @@ def _contract_warnings(model: Model, time: TimeChunking) -> Iterator[str]:
         first = time.grid.ceil(begin)
         until = time.grid.next(first)
     except GridError:
-        yield f"contract.begin: the chunk {time.chunk!r} has no window after {begin.isoformat()}"
+        yield f"contract.begin: the chunk {time.chunk!r} has no window after {_show(begin)}"
         return
     if end is not None and until > end:
         yield (

@@ -195,6 +195,25 @@ def test_a_range_without_a_whole_window_warns() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        ("0001-01-01T00:00Z", "contract.begin: 0001-01-01T00:00Z is no tick of '@yearly' in UTC; the first window is "),
+        ("9999-12-31T23:59Z", "contract.begin: the chunk '@yearly' has no window after 9999-12-31T23:59Z"),
+    ],
+)
+def test_the_ends_of_the_calendar_warn(begin: str, said: str) -> None:
+    with pytest.warns(DefinitionWarning) as caught:
+        Model(
+            target=Target(schema="a", name="b"),
+            contract=Contract(begin=begin),
+            batching=Batch(time=TimeChunking("@yearly")),
+        )
+    assert str(caught[0].message).startswith(f"a.b: {said}")
+    with pytest.raises(DefinitionError, match=f"begin {begin} is equal to end {begin}"):
+        Model(target=Target(schema="a", name="b"), contract=Contract(begin=begin, end=begin))
+
+
 def test_truncating_before_every_window_warns() -> None:
     with pytest.warns(DefinitionWarning, match="only the rows of the last one remain"):
         Model(target=Target(schema="a", name="b", write_mode="truncate"), batching=Batch(time=TimeChunking("@daily")))

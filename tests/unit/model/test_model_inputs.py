@@ -17,6 +17,7 @@ from bollhav_provider import (
     TableId,
     Target,
 )
+from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.model import Dataset, dataset_name
 
 
@@ -197,6 +198,43 @@ def test_lineage_names_inputs_and_outputs_as_openlineage_does() -> None:
         Dataset("airflow://erp_default", "items", "api"),
     )
     assert "secret" not in str(lineage.to_json())
+
+
+def test_an_environment_reaches_target_staging_state_ref_and_lineage_alike() -> None:
+    made = model(
+        Source("wh.customers", contract="whole"),
+        Source("wh.rates", contract="whole", deactivate_for_dev=True),
+        Source("*.routes", contract="exists", many=True),
+        "raw.flights",
+    )
+    env = Environment("pr1", "2401", target_suffix="x")
+    bound = {"routes": [TableId(None, "a", "routes"), TableId(None, "b", "routes")]}
+    lineage = made.lineage(env, tables=bound)
+    assert env.state_schema == "z_bollhav_pr1_2401_"
+    assert env.table(made.identity) == TableId(None, "shop_pr1_2401_", "orders_x")
+    assert [item.name for item in lineage.outputs] == ["shop_pr1_2401_.orders_x"]
+    assert [item.name for item in lineage.inputs] == [
+        "wh_pr1_2401_.customers_x",
+        "wh.rates",
+        "a_pr1_2401_.routes_x",
+        "b_pr1_2401_.routes_x",
+        "raw.flights",
+    ]
+    assert [made.ref(name, env) for name in ("customers", "rates", "flights")] == [
+        '"wh_pr1_2401_"."customers_x"',
+        '"wh"."rates"',
+        '"raw"."flights"',
+    ]
+    assert [item.name for item in made.lineage(env).inputs][2] == "*.routes", "all that is known without the graph"
+
+
+@pytest.mark.parametrize(("schema", "suffix"), [("z", "bollhav"), ("pg", "mine")])
+def test_no_suffix_turns_a_schema_into_one_that_is_taken(schema: str, suffix: str) -> None:
+    made = Model(target=Target(schema=schema, name="orders"))
+    with pytest.raises(DefinitionError, match=r"with the suffix .* write another schema, or use another suffix"):
+        made.check_environment(Environment(suffix))
+    with pytest.raises(ConfigurationError, match="or use another suffix"):
+        Environment(suffix).table(made.identity)
 
 
 def test_one_function_names_relations_in_lineage() -> None:
