@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 from psycopg import sql
 
-from bollhav_provider.data.fetch import Field, describe, fetch, fetch_batches
+from bollhav_provider.data.carriage import Field
+from bollhav_provider.data.fetch import describe, fetch, fetch_batches
 from bollhav_provider.data.files import FileVersion, find_files, read_file, scan_file
 from bollhav_provider.data.scope import Scope, condition, scope_of
 from bollhav_provider.exceptions import DataError
