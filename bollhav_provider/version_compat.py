@@ -107,9 +107,12 @@ def mask_secret(secret: str) -> None:
     """Have ``secret`` shown as ``***`` in the logs of tasks; older common-compat packages have no name for it."""
     if AIRFLOW_V_3_0_PLUS:
         from airflow.sdk.log import mask_secret as mask
-    else:
-        from airflow.utils.log.secrets_masker import mask_secret as mask
-    mask(secret)
+
+        mask(secret)
+        return
+    from importlib import import_module
+
+    import_module("airflow.utils.log.secrets_masker").mask_secret(secret)
 
 
 async def get_connection_async(conn_id: str) -> Any:

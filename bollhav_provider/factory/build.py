@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DAG, TaskGroup
@@ -65,7 +65,12 @@ class Factory:
             "poke_interval": float(airflow_option("poke_interval", "15")),
             "timeout": float(airflow_option("gate_timeout", "604800")),
         }
-        options = Options(bollhav_conn_id, default_args or {}, merged(waits, sensor_args), execute_args or {})
+        options = Options(
+            bollhav_conn_id=bollhav_conn_id,
+            default_args=default_args or {},
+            sensor_args=merged(waits, sensor_args),
+            execute_args=execute_args or {},
+        )
         return cls(loaded=loaded, assets=assets, options=options, dag_args=dag_args or {}, **said)
 
     def build(self, wanted: str | None = None) -> dict[str, Any]:
@@ -76,7 +81,10 @@ class Factory:
         """
         dags: dict[str, Any] = {}
         broken = dict(self.loaded.broken)
-        for group in grouped(self.loaded.selected, self.group_by):
+        groups = grouped(self.loaded.selected, self.group_by)
+        ids = {model.full_name: group.dag_id for group in groups for model in group.models}
+        self.options = replace(self.options, dag_ids=ids)
+        for group in groups:
             if wanted is not None and group.dag_id != wanted:
                 continue
             try:
@@ -182,6 +190,4 @@ def _description(group: Group) -> str:
 
 def _fixed_environment() -> Any:
     """Return the deployment's environment without its date appendix: an asset's name must not change with the week."""
-    from dataclasses import replace
-
     return replace(environment(deployment_settings()), appendix=None)

@@ -30,12 +30,14 @@ class Options:
         bollhav_conn_id: Airflow connection of the library; None for the configured one.
         default_args: arguments of all tasks, under the model's own.
         sensor_args: arguments of the gates, under the model's own.
+        dag_ids: the DAG of each model that gets one, for links between them.
         execute_args: arguments of the executing tasks, under the model's own.
     """
 
     bollhav_conn_id: str | None = None
     default_args: Mapping[str, Any] = field(default_factory=dict)
     sensor_args: Mapping[str, Any] = field(default_factory=dict)
+    dag_ids: Mapping[str, str] = field(default_factory=dict)
     execute_args: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -75,6 +77,7 @@ def model_tasks(
                 units=units,
                 prefill_task_id=prefill.task_id,
                 bollhav_conn_id=options.bollhav_conn_id,
+                upstream_dag_id=options.dag_ids.get(name),
                 map_index_template=_LABEL,
                 **patience,
             )

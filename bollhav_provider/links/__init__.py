@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink
 
-from bollhav_provider.version_compat import dag_page
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, dag_page
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
@@ -39,7 +39,12 @@ class UpstreamLink(BaseOperatorLink):
         if dag_id:
             return dag_page(dag_id)
         full_name = getattr(operator, "upstream", None)
-        return state_page(full_name, None) if full_name else ""
+        return state_page(full_name, None) if full_name and AIRFLOW_V_3_0_PLUS else ""
+
+
+#: What the provider's tasks show. Airflow 2 has no pages of plugins to link to.
+TASK_LINKS = (StateLink(),) if AIRFLOW_V_3_0_PLUS else ()
+SENSOR_LINKS = (UpstreamLink(), *TASK_LINKS)
 
 
 def state_page(full_name: str, units: Any) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from bollhav_provider.exceptions import BollhavError
+from bollhav_provider.links import TASK_LINKS
 from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, airflow_time_outs
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class ModelOperator(BaseOperator):
     #: Definitions are immutable: a copy of a task shares them.
     shallow_copy_attrs: Sequence[str] = ("model", "graph")
     ui_color = "#dfe9f5"
+    operator_extra_links = TASK_LINKS
     #: Exceptions by which Airflow stops a task from outside; the unit stays pending.
     _interrupts: ClassVar[tuple[type[BaseException], ...]] = ()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
-from bollhav_provider.links import StateLink, UpstreamLink
+from bollhav_provider.links import PREFIX, StateLink, UpstreamLink
 from bollhav_provider.plugins import listener
 from bollhav_provider.timetables.contract import ContractTimetable
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
 
 
 class BollhavPlugin(AirflowPlugin):
@@ -16,3 +20,12 @@ class BollhavPlugin(AirflowPlugin):
     listeners = [listener]  # noqa: RUF012
     timetables = [ContractTimetable]  # noqa: RUF012 - as Airflow declares it
     operator_extra_links = [StateLink(), UpstreamLink()]  # noqa: RUF012
+
+    if AIRFLOW_V_3_0_PLUS:
+
+        @functools.cached_property
+        def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
+            """The provider's pages, built in the API server alone: every other process loads this class as well."""
+            from bollhav_provider.plugins.page import build_app
+
+            return [{"app": build_app(), "url_prefix": PREFIX, "name": "Bollhav"}]

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
+from bollhav_provider.links import SENSOR_LINKS
 from bollhav_provider.operators.base import default_retries, failing_for_good, unit_label, units_of
 from bollhav_provider.operators.run_context import data_interval, environment, run_settings, said_params
 from bollhav_provider.operators.run_keys import RUN_KEY
@@ -48,6 +49,7 @@ class UpstreamSensor(BaseSensorOperator):
         units: the units to wait for as JSON, where it is not the run's window.
         prefill_task_id: the task whose XCom holds the run's specification, in a generated DAG.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
+        upstream_dag_id: the DAG that makes the upstream, for the link to it.
         kwargs: ``poke_interval`` (seconds; as configured, 15), ``timeout`` (seconds; as configured, a week),
             ``soft_fail`` (skip instead of fail when the time is out), and everything that any operator takes.
     """
@@ -55,6 +57,7 @@ class UpstreamSensor(BaseSensorOperator):
     template_fields: Sequence[str] = ("units", "upstream")
     shallow_copy_attrs: Sequence[str] = ("downstream", "bound")
     ui_color = "#f5ecd7"
+    operator_extra_links = SENSOR_LINKS
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class UpstreamSensor(BaseSensorOperator):
         units: Any = None,
         prefill_task_id: str | None = None,
         bollhav_conn_id: str | None = None,
+        upstream_dag_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         if mode not in ("defer", "reschedule", "poke"):
@@ -88,6 +92,7 @@ class UpstreamSensor(BaseSensorOperator):
         self.units = units
         self.prefill_task_id = prefill_task_id
         self.bollhav_conn_id = bollhav_conn_id
+        self.upstream_dag_id = upstream_dag_id
 
     @property
     def label(self) -> str:
