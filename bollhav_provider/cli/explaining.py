@@ -89,6 +89,7 @@ def _units(
         }
     except _NO_LIBRARY:
         rows = {}
+    env = project.env
     bound = gated_tables(model, project.graph.upstreams(model))
     told = []
     for unit in found.units[:_SHOWN]:
@@ -97,7 +98,9 @@ def _units(
         try:
             report = state.check_unit(conn, project.env, state.gate_requests(model, project.env, unit, bound))
             gates = [result.to_json() for result in report.results]
-        except (*_NO_LIBRARY, StateError) as exc:
+        except _NO_LIBRARY:
+            gates = [{"satisfied": False, "reason": f"nothing has run yet in this library ({env.state_schema})"}]
+        except StateError as exc:
             gates = [
                 {"satisfied": False, "reason": f"the library cannot be asked: {' '.join(str(exc).split())}"}
             ]

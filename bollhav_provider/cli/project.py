@@ -123,6 +123,7 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
 
     Raises:
         ConfigurationError: there are no models, or no DSN.
+        typer.Exit: with code 2, for a DSN that is none.
     """
     from bollhav_provider.graph import build_graph, discover
     from bollhav_provider.model import Environment
@@ -143,6 +144,7 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
         raise ConfigurationError(
             "there is no DSN: give --dsn, or set BOLLHAV_DSN to that of the library's database."
         )
+    _check_dsn(address, "--dsn" if dsn else "BOLLHAV_DSN")
     options = ConnectOptions(
         connect_timeout=settings.connect_timeout,
         attempts=settings.connect_attempts,
@@ -174,6 +176,26 @@ def instant(text: str | None, option: str, tz: str) -> datetime | None:
     except ValueError:
         return as_utc(text, option)
     return as_utc(datetime.combine(day, time(), ZoneInfo(tz)), option)
+
+
+def _check_dsn(dsn: str, where: str) -> None:
+    """Refuse what is no connection string in one line, which never quotes it: it may hold a password."""
+    import psycopg
+    import typer
+    from psycopg.conninfo import conninfo_to_dict
+
+    from bollhav_provider.cli import render
+
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        render.say(
+            render.word("error"),
+            f": {where} is no connection string: write postgresql://user:password@host:5432/database, with reserved "
+            "characters percent-encoded.",
+            console=render.err,
+        )
+        raise typer.Exit(2) from None
 
 
 def _models_place() -> Path:

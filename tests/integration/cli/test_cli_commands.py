@@ -257,3 +257,24 @@ def test_units_that_another_worker_has_are_no_success(bollhav_cli: Bollhav, db: 
     told = bollhav_cli("run", "shop.orders", "--since", "2024-01-02", "--until", "2024-01-03", code=3)
     assert "1 unit(s) are left to others" in told.output
     assert "far:1:x" in told.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "mart.sums", *WEEK),
+        ("status",),
+        ("plan",),
+        ("doctor",),
+        ("prune",),
+        ("reset", "mart.sums", "--yes"),
+        ("mark-applied", "mart.sums", "--yes"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_command_leaks_sql_where_nothing_has_run_yet(bollhav_cli: Bollhav, arguments: tuple[str, ...]) -> None:
+    told = bollhav_cli(*arguments).output
+    assert "LINE 1" not in told
+    assert "relation" not in told
+    if arguments[0] == "explain":
+        assert "nothing has run yet in this library (z_bollhav)" in told

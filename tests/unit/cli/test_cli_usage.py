@@ -71,3 +71,18 @@ def test_a_date_is_midnight_in_the_models_zone() -> None:
     assert instant(None, "--since", "UTC") is None
     with pytest.raises(IntervalError, match="--since"):
         instant("2013-01-01T00:00", "--since", "UTC")
+
+
+@pytest.mark.parametrize("option", ["--dsn", "BOLLHAV_DSN"])
+def test_a_dsn_that_is_none_is_told_in_one_line_without_quoting_it(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOLLHAV_DSN", "s3cret")
+    arguments = ["--dsn", "s3cret"] if option == "--dsn" else []
+    told = CliRunner().invoke(app, ["status", *arguments])
+    assert told.exit_code == 2
+    assert f"error: {option} is no connection string" in told.output
+    assert "s3cret" not in told.output
+    assert len(told.output.splitlines()) == 1
