@@ -125,7 +125,9 @@ class UpstreamSensor(BaseSensorOperator):
             return
         reason = str(event.get("reason") or "")
         if event.get("status") == "hard":
-            raise AirflowFailException(reason)
+            from bollhav_provider.state.reasons import with_remedies
+
+            raise AirflowFailException(with_remedies(reason))
         raise AirflowException(f"waiting for {self.upstream} failed: {reason}")
 
     def poke(self, context: Mapping[str, Any]) -> bool:
@@ -180,13 +182,15 @@ class UpstreamSensor(BaseSensorOperator):
             HardGateError: one can never open.
         """
         from bollhav_provider.exceptions import HardGateError
+        from bollhav_provider.state.reasons import with_remedies
 
         with self._connections().state(self.downstream) as conn:
             answers = asked.ask(conn)
         for reason in answers.reasons:
-            self.log.info("waiting: %s", reason)
+            if reason not in answers.hard:
+                self.log.info("waiting: %s", reason)
         if answers.hard:
-            raise HardGateError("; ".join(answers.hard))
+            raise HardGateError(with_remedies("; ".join(answers.hard)))
         if answers.open:
             for result in answers.results:
                 lag = f", {result.lag} windows behind as max_lag allows" if result.lag else ""

@@ -10,6 +10,7 @@ from typing import Any
 from bollhav_provider.exceptions import GateClosedError, HardGateError
 from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Freshness, FreshnessScope, UpstreamContract
+from bollhav_provider.state.reasons import with_remedies
 
 #: The level of a gate on the model's own past, for ``State(sequential=True)``; nobody declares it.
 OWN_PAST = "past"
@@ -210,6 +211,6 @@ class GateReport:
             GateClosedError: some upstream is not ready yet.
         """
         if self.hard:
-            raise HardGateError(self.reason)
+            raise HardGateError(with_remedies(self.reason))
         if not self.open:
             raise GateClosedError(self.reason)

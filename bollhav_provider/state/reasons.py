@@ -62,6 +62,12 @@ def duration_text(value: timedelta) -> str:
     return " ".join(parts)
 
 
+def with_remedies(reason: str) -> str:
+    """Add to a reason, once for each code in it, what helps: the reason is for the row, this for an error."""
+    codes = dict.fromkeys(re.findall(r"\bSTATE_\d{3}\b", reason))
+    return " ".join([f"{reason}.", *(CODES[code] for code in codes if code in CODES)])
+
+
 def not_registered(upstream: str) -> str:
     """The upstream has no row in the library."""
     return f"{NOT_REGISTERED}: upstream '{upstream}' not registered"
