@@ -71,7 +71,8 @@ def give(
             Without one, an upstream is read whole.
 
     Raises:
-        ConfigurationError: a frame is given for what is no input.
+        ConfigurationError: a frame is given for what is no input, none is given for an input, or one without columns
+            for an upstream that is not known.
     """
     by_identity = {other.identity: other for other in known}
     wanted: dict[str, tuple[Source, Any]] = {}
@@ -86,6 +87,11 @@ def give(
         elif not source.is_relation:
             inputs[alias] = (GivenInput(source, None, TableId(None, SCHEMA, alias)),)
         elif (table := model.table_of(source)) is not None:
+            if not source.optional and not _exists(conn, table):
+                raise ConfigurationError(
+                    f"{model.full_name}: no frame is given for its input {table.full_name}: give {alias}=..., or "
+                    f"{alias}=None for a relation that does not exist."
+                )
             inputs[alias] = () if source.optional else (GivenInput(_whole(source), None, table),)
         else:
             inputs[alias] = ()
@@ -125,6 +131,13 @@ def _whole(source: Source) -> Source:
     return source.replace(contract=None, freshness=None, deactivate_for_dev=False, max_lag=0)
 
 
+def _exists(conn: psycopg.Connection[Any], table: TableId) -> bool:
+    """Whether an earlier run on the same bench made a relation."""
+    name = sql.Identifier(table.schema, table.name).as_string(conn)
+    row = conn.execute("SELECT to_regclass(%s) IS NOT NULL", (name,)).fetchone()
+    return bool(row and row[0])
+
+
 def _replace(conn: psycopg.Connection[Any], table: TableId, upstream: Model | None, rows: Any) -> None:
     import polars as pl
 
@@ -135,6 +148,14 @@ def _replace(conn: psycopg.Connection[Any], table: TableId, upstream: Model | No
     if not isinstance(frame, pl.DataFrame):
         frame = pl.DataFrame(frame, infer_schema_length=None)
     declared = {column.name: column for column in upstream.target.columns} if upstream is not None else {}
+    if not frame.columns:
+        if not declared:
+            raise ConfigurationError(
+                f"{table.full_name}: an empty input is given, and nothing says which columns it has: give a typed "
+                "empty frame, such as pl.DataFrame(schema={'n': pl.Int64}), or bollhav.know(model) with the upstream's "
+                "definition."
+            )
+        frame = pl.DataFrame(schema=dict.fromkeys(declared, pl.Null))
     columns = [
         Column(name, declared[name].type if name in declared else column_type(dtype))
         for name, dtype in frame.schema.items()

@@ -190,6 +190,21 @@ def test_a_relation_that_does_not_exist_is_none(bollhav: ModelBench) -> None:
         bollhav.run(model, "2013-01-01", flights=None, airlines=AIRLINES)
 
 
+def test_an_empty_input_has_the_columns_of_the_upstream_that_is_known(bollhav: ModelBench) -> None:
+    out = bollhav.know(raw_flights).run(carrier_day(), "2013-01-01", flights=[], airlines=AIRLINES)
+    assert out.is_empty()
+
+
+def test_an_empty_input_of_an_unknown_upstream_asks_for_types(bollhav: ModelBench) -> None:
+    with pytest.raises(ConfigurationError, match=r"raw\.flights: .*typed empty frame.*bollhav\.know\(model\)"):
+        bollhav.run(carrier_day(), "2013-01-01", flights=[], airlines=AIRLINES)
+
+
+def test_a_forgotten_frame_is_named(bollhav: ModelBench) -> None:
+    with pytest.raises(ConfigurationError, match=r"no frame is given for its input raw\.flights: give flights="):
+        bollhav.run(carrier_day(), "2013-01-01", airlines=AIRLINES)
+
+
 def test_checks_run_as_they_would(bollhav: ModelBench) -> None:
     model = carrier_day(checks=[NotNull("carrier_name")])
     with pytest.raises(CheckFailedError):
