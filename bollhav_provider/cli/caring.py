@@ -36,6 +36,8 @@ def doctor(
             where = f"{finding.model}: " if finding.model else ""
             mended = render.word(" (mended)", "green") if finding.fixed else ""
             render.say(render.word(finding.level), f" {where}{finding.message}", mended)
+        if all(finding.level == "info" or finding.fixed for finding in found):
+            render.say("nothing wrong")
     if any(finding.level == "error" and not finding.fixed for finding in found):
         raise typer.Exit(1)
 

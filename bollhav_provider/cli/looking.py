@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,7 +15,10 @@ from bollhav_provider.cli.project import Project, open_project
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
     from bollhav_provider.run import RunSpec
+    from bollhav_provider.state.summary import Summary
 
+#: Characters of a note in a table; explain shows all of it.
+_NOTE = 200
 #: Something is left waiting; not a failure of the command.
 WAITING = 3
 
@@ -148,11 +152,13 @@ def status(
     for model, stands, old, error in shown:
         counts = stands.counts
         note = stands.reason or (f"{error.error_type}: {error.message}" if error else "")
+        if not stands.exists:
+            note = "never ran"
         if stands.expired:
             note = f"{stands.expired} running without a worker. {note}"
-        covered = str(stands.applied_range) if stands.applied_range else ""
-        numbers = [counts[s] or "" for s in ("applied", "pending", "running", "blocked", "error")]
-        rows.append((model.full_name, *numbers, old or "", covered, render.when(stands.loaded_at), note))
+        note = shorten(note, _NOTE, placeholder=" ...")
+        numbers = [counts[s] for s in ("applied", "pending", "running", "blocked", "error")]
+        rows.append((model.full_name, *numbers, old, _applied(stands), render.when(stands.loaded_at), note))
     headers = (
         "model",
         "applied",
@@ -161,12 +167,21 @@ def status(
         "blocked",
         "error",
         "outdated",
-        "from, up to",
+        "first to last",
         "loaded",
         "note",
     )
     render.table("", headers, rows)
     _show_broken(project)
+
+
+def _applied(stands: Summary) -> str:
+    """From the first applied window to the last, and whether anything is missing in between."""
+    if stands.applied_range is None:
+        return ""
+    if not stands.gaps:
+        return f"{stands.applied_range}"
+    return f"{stands.applied_range}, {stands.gaps} gap(s), the first {stands.first_gap}"
 
 
 def explain(

@@ -149,6 +149,7 @@ def _model(
         stands = summary(conn, model, env)
         yield from _workers(conn, graph, model, env, stands, fix=fix)
         yield from _holes(conn, model, env, fix=fix)
+        yield from _missing(conn, model, env, stands)
         older = outdated(conn, env, [ref.full_name])
         if older:
             yield Finding(
@@ -248,6 +249,31 @@ def _holes(conn: psycopg.Connection[Any], model: Model, env: Environment, *, fix
         ),
         fixed=fix,
     )
+
+
+def _missing(
+    conn: psycopg.Connection[Any], model: Model, env: Environment, stands: Summary
+) -> Iterator[Finding]:
+    """Windows between applied ones that are not applied, and windows that failed."""
+    gap = stands.first_gap
+    if gap is not None:
+        first = gap if model.grid is None or model.is_flexible else next(model.grid.windows(gap), gap)
+        yield Finding(
+            "warning",
+            "gap",
+            model.full_name,
+            f"what is applied has {stands.gaps} gap(s), the first missing window is {first}: bollhav explain "
+            f"{model.full_name} --since {_day(first.since)} --until {_day(first.until)} shows why.",
+        )
+    failed = stands.counts.get("error", 0)
+    if failed:
+        last = state.errors(conn, env, state.StateRef.of(model, env).full_name, limit=1)
+        why = f", the last {last[0].unit.label}: {last[0].error_type}: {last[0].message}" if last else ""
+        yield Finding("warning", "failed_units", model.full_name, f"{failed} unit(s) are in error{why}")
+
+
+def _day(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def _first_hole(windows: Iterable[Interval], known: set[Interval | None]) -> Interval | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from bollhav_provider.intervals import Interval
+from bollhav_provider.intervals import Interval, IntervalSet
 from bollhav_provider.state.clock import utc
 from bollhav_provider.state.refs import Conn, StateRef
 
@@ -33,6 +33,8 @@ class Summary:
         expired: units that say ``running`` although their lease is over: their workers died.
         reason: of the earliest blocked unit.
         marked: applied units that were marked and not run.
+        gaps: how often what is applied is interrupted between ``first`` and ``last``.
+        first_gap: the earliest of the gaps.
     """
 
     exists: bool
@@ -43,6 +45,8 @@ class Summary:
     expired: int = 0
     reason: str | None = None
     marked: int = 0
+    gaps: int = 0
+    first_gap: Interval | None = None
 
     @property
     def applied_range(self) -> Interval | None:
@@ -60,6 +64,8 @@ class Summary:
             "expired": self.expired,
             "reason": self.reason,
             "marked": self.marked,
+            "gaps": self.gaps,
+            "first_gap": self.first_gap.to_json() if self.first_gap else None,
         }
 
 
@@ -84,6 +90,7 @@ def summary(conn: Conn, model: Model, env: Environment) -> Summary:
                max(s.until) FILTER (WHERE s.status = 'applied'),
                max(s.applied_at), count(*) FILTER (WHERE s.status = 'running' AND s.lease_until <= clock_timestamp()),
                count(*) FILTER (WHERE s.status = 'applied' AND s.marked_by IS NOT NULL),
+               range_agg(tstzrange(s.since, s.until)) FILTER (WHERE s.status = 'applied' AND s.since IS NOT NULL),
                (SELECT b.blocked_reason FROM {state} b WHERE b.status = 'blocked' ORDER BY b.since NULLS FIRST LIMIT 1)
         FROM {state} s
         """
@@ -100,7 +107,9 @@ def summary(conn: Conn, model: Model, env: Environment) -> Summary:
         return Summary(False, dict.fromkeys(STATUSES, 0))
     assert row is not None
     counts = dict(zip(STATUSES, row[: len(STATUSES)], strict=True))
-    first, last, loaded, expired, marked, reason = row[len(STATUSES) :]
+    first, last, loaded, expired, marked, applied, reason = row[len(STATUSES) :]
+    islands = IntervalSet(Interval(part.lower, part.upper) for part in applied or ())
+    gaps = islands.gaps(Interval(first, last)) if len(islands) > 1 else ()
     return Summary(
         True,
         counts,
@@ -110,4 +119,6 @@ def summary(conn: Conn, model: Model, env: Environment) -> Summary:
         expired,
         reason,
         marked,
+        len(gaps),
+        gaps[0] if gaps else None,
     )

@@ -115,6 +115,20 @@ def test_a_failing_unit_is_an_exit_code_and_stands_in_status(bollhav_cli: Bollha
     assert "[2024-01-01T00:00Z, 2024-01-05T00:00Z)" in bollhav_cli("status").output
 
 
+def test_gaps_and_failed_windows_are_told(bollhav_cli: Bollhav) -> None:
+    assert "never ran" in bollhav_cli("status", "shop.orders").output
+    assert bollhav_cli("doctor").output.splitlines()[-1] == "nothing wrong"
+    for day in (1, 4):
+        bollhav_cli("run", "shop.orders", "--since", f"2024-01-0{day}", "--until", f"2024-01-0{day + 1}")
+    told = bollhav_cli("status", "shop.orders").output
+    assert "[2024-01-01T00:00Z, 2024-01-05T00:00Z), 1 gap(s), the first [2024-01-02T00:00Z, 2024-01-04T00:00Z)" in told
+    told = bollhav_cli("doctor", "shop.orders").output
+    assert "1 gap(s), the first missing window is [2024-01-02T00:00Z, 2024-01-03T00:00Z)" in told
+    assert "nothing wrong" not in told
+    bollhav_cli("run", "shop.orders", "--since", "2024-01-05", "--until", "2024-01-06", code=1)
+    assert "1 unit(s) are in error, the last [2024-01-05T00:00Z" in bollhav_cli("doctor", "shop.orders").output
+
+
 def test_explain_shows_what_is_waited_for(bollhav_cli: Bollhav) -> None:
     bollhav_cli("run", "shop.orders", "--since", "2024-01-01", "--until", "2024-01-02")
     told = as_json(
