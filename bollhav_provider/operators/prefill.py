@@ -11,6 +11,7 @@ from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
     first_clear,
+    refuse_misspelt,
     run_settings,
     run_window,
     task_run,
@@ -51,6 +52,8 @@ class PrefillOperator(ModelOperator):
         from bollhav_provider.run import batches
 
         with self._working():
+            dag = self.get_dag()
+            refuse_misspelt(context, dag.params if dag is not None else ())
             settings = run_settings(context)
             spec, units = prepare_run(self, context, settings)
             ti = context.get("ti")

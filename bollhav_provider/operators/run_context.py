@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,37 @@ def run_settings(context: Mapping[str, Any]) -> Settings:
         return deployment_settings(said_params(context))
     except ConfigurationError as exc:
         raise AirflowFailException(str(exc)) from exc
+
+
+def refuse_misspelt(context: Mapping[str, Any], declared: Collection[str]) -> None:
+    """Refuse a run whose configuration has a key that reads like one of our parameters and is none of the DAG's.
+
+    Airflow takes any key, so that a misspelt ``since`` would quietly run, and reset, another window. Keys that resemble
+    nothing are somebody else's business.
+
+    Args:
+        context: the task's context.
+        declared: the parameters of the run's DAG.
+
+    Raises:
+        AirflowFailException: names the keys and what was probably meant.
+    """
+    from difflib import get_close_matches
+
+    from bollhav_provider.factory.params import run_params
+
+    known = sorted(run_params(None))
+    meant = {
+        key: close[0]
+        for key in dict(getattr(context.get("dag_run"), "conf", None) or {})
+        if key not in declared and key not in known and (close := get_close_matches(key, known, 1, 0.7))
+    }
+    if meant:
+        listed = ", ".join(f"{key!r} (did you mean {name!r}?)" for key, name in sorted(meant.items()))
+        raise AirflowFailException(
+            f"the run's configuration has no parameter {listed}: nothing was done. The parameters are: "
+            f"{', '.join(known)}."
+        )
 
 
 def data_interval(context: Mapping[str, Any]) -> tuple[datetime, datetime] | None:

@@ -137,6 +137,14 @@ def test_a_wrong_parameter_fails_without_a_retry(library: str, run: Any) -> None
     assert states(dag_run)["prefill"] == "failed"
 
 
+def test_a_misspelt_parameter_runs_nothing_else_instead(library: str, run: Any, caplog: Any, capsys: Any) -> None:
+    dag = build_dags([windowed("shop.orders")])["shop.orders"]
+    dag_run = run(dag, "2024-01-02", conf={"sinse": "2024-01-01T00:00:00Z", "ticket": "OPS-1"})
+    assert states(dag_run)["prefill"] == "failed"
+    assert "'sinse' (did you mean 'since'?)" in capsys.readouterr().out + caplog.text
+    assert states(run(dag, "2024-01-02", conf={"ticket": "OPS-1"}))["unit.execute[0]"] == "success"
+
+
 def test_models_joined_in_one_dag_run_in_order(library: str, run: Any) -> None:
     orders = windowed("shop.orders")
     report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
