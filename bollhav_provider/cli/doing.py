@@ -10,7 +10,9 @@ from rich.text import Text
 from bollhav_provider.cli import options, render
 from bollhav_provider.cli.looking import WAITING, show_plan
 from bollhav_provider.cli.project import Project, open_project
+from bollhav_provider.cli.signals import stop_name
 from bollhav_provider.exceptions import ConfigurationError
+from bollhav_provider.state.masking import shown
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
@@ -118,6 +120,9 @@ def _run_window(project: Project, model: Model, spec: RunSpec, report: _Report) 
                 report.failed(model, unit, exc)
                 if pointless(exc):
                     break
+            except BaseException as exc:  # a signal, or a function that leaves
+                report.stopped(model, unit, exc)
+                raise
             else:
                 report.done(model, outcome)
     finish(project.connections, model, spec)
@@ -164,11 +169,17 @@ class _Report:
 
     def waiting(self, model: Model, unit: Any, exc: Exception) -> None:
         self._waiting = True
-        self._unit(model, unit, "blocked", str(exc))
+        self._unit(model, unit, "blocked", shown(exc))
 
     def failed(self, model: Model, unit: Any, exc: Exception) -> None:
         self._failed = True
-        self._unit(model, unit, "error", f"{type(exc).__name__}: {exc}")
+        self._unit(model, unit, "error", f"{type(exc).__name__}: {shown(exc)}")
+
+    def stopped(self, model: Model, unit: Any, exc: BaseException) -> None:
+        """The unit was given back; what was done before it stays done."""
+        self._unit(model, unit, "pending", f"stopped by {stop_name(exc)}; the unit is given back")
+        if self._json:
+            render.as_json(self._told)
 
     def end(self) -> None:
         """Print what was gathered, and leave with the exit code."""

@@ -10,7 +10,9 @@ import psycopg
 import typer
 
 from bollhav_provider.cli import caring, doing, looking, render
+from bollhav_provider.cli.signals import unwinding
 from bollhav_provider.exceptions import BollhavError
+from bollhav_provider.state.masking import shown
 
 app = typer.Typer(
     name="bollhav",
@@ -32,22 +34,34 @@ app.command()(caring.prune)
 def _start(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Say on standard error what is logged."),
 ) -> None:
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.ERROR,
-        stream=sys.stderr,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
+    level = logging.INFO if verbose else logging.ERROR
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.setLevel(level)  # a library may have set a level of its own
 
 
 def main() -> None:
     """Run the command line; errors that have a remedy are told in one paragraph, without a traceback."""
-    try:
-        app()
-    except (BollhavError, psycopg.OperationalError) as exc:
-        if os.environ.get("BOLLHAV_TRACEBACK"):
-            raise
-        render.say(render.word("error"), f": {str(exc).strip()}", console=render.err)
-        raise SystemExit(1) from None
+    with unwinding() as stopped:
+        try:
+            app()
+        except (BollhavError, psycopg.Error) as exc:
+            if os.environ.get("BOLLHAV_TRACEBACK"):
+                raise
+            render.say(render.word("error"), f": {_told(exc)}", console=render.err)
+            raise SystemExit(1) from None
+        finally:
+            if stopped:
+                raise SystemExit(128 + stopped[-1])  # what shells expect after a signal
+
+
+def _told(exc: Exception) -> str:
+    text = shown(exc).strip()
+    if isinstance(exc, psycopg.errors.InsufficientPrivilege):
+        return f"{exc.diag.message_primary}. Remedy: bollhav doctor lists the GRANT statements that are missing."
+    if isinstance(exc, psycopg.Error) and not isinstance(exc, psycopg.OperationalError):
+        return f"{type(exc).__name__}: {text}\nBOLLHAV_TRACEBACK=1 shows where."
+    return text
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,8 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+#: A table that goes into a file or another program is not folded to the width of a screen that is not there.
+_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 10_000
 #: What people read. Standard output holds the result, standard error what is said about it.
-out = Console(highlight=False, soft_wrap=True, markup=False)
+out = Console(highlight=False, soft_wrap=True, markup=False, width=_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 _COLOURS = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from bollhav_provider.model import Model, Source, SourceModel
 DSN_VARIABLE = "BOLLHAV_DSN"
 #: Refusals that heal by themselves: too many clients, the server starts up, stops or recovers.
 _TRANSIENT = frozenset({"53300", "57P03", "57P01", "57P02"})
+#: What libpq says of a connection string without quoting any part of it that could be secret.
+_HARMLESS = re.compile(r'invalid (?:URI query parameter|connection option): "\w+"|invalid connection option "\w+"')
 
 
 @runtime_checkable
@@ -86,8 +89,10 @@ def connect(
         options: time-outs and tries.
 
     Raises:
+        ConfigurationError: ``dsn`` is no connection string.
         psycopg.OperationalError: the server cannot be reached, or stays full after the last try.
     """
+    parts_of(dsn)
     options = options or ConnectOptions()
     for attempt in range(1, options.attempts + 1):
         try:
@@ -242,11 +247,28 @@ class DsnConnections:
         return self.dsn
 
 
+def parts_of(dsn: str) -> dict[str, Any]:
+    """Return what a connection string says, by libpq's names.
+
+    Raises:
+        ConfigurationError: it is none. The text never holds the string: it may hold a password.
+    """
+    try:
+        return conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as exc:
+        told = _HARMLESS.match(str(exc))
+        why = f": {told[0]}" if told else ""
+        raise ConfigurationError(
+            f"a DSN is no connection string of PostgreSQL{why}. Write postgresql://user:password@host:5432/database, "
+            "with reserved characters percent-encoded, or key=value pairs: host=... dbname=... user=..."
+        ) from None
+
+
 def same_place(one: str, other: str) -> bool:
     """Return whether two connection strings lead to one database. Who connects does not matter."""
     if one == other:
         return True
-    a, b = conninfo_to_dict(one), conninfo_to_dict(other)
+    a, b = parts_of(one), parts_of(other)
 
     def place(parts: Mapping[str, Any]) -> tuple[str, ...]:
         database = parts.get("dbname") or parts.get("user") or ""

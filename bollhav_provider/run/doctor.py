@@ -17,6 +17,7 @@ from bollhav_provider.model import Environment, Model
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.inputs import gated_tables
 from bollhav_provider.state.restatement import outdated
+from bollhav_provider.state.schema import grants
 from bollhav_provider.state.summary import Summary, has_state, summary
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ def _library(conn: psycopg.Connection[Any], env: Environment, found: list[Findin
     try:
         state.check_gates(conn, env, [state.GateRequest("bollhav.nothing", "exists")])
         names = state.entries(conn, env)
+    except psycopg.errors.InsufficientPrivilege as exc:
+        found.append(Finding("error", "library", "", _refused(conn, env, exc)))
+        return False
     except (psycopg.Error, BollhavError):
         found.append(
             Finding(
@@ -130,6 +134,14 @@ def _library(conn: psycopg.Connection[Any], env: Environment, found: list[Findin
         return False
     found.append(Finding("info", "library", "", f"{env.state_schema}: {len(names)} registered model(s)."))
     return True
+
+
+def _refused(conn: psycopg.Connection[Any], env: Environment, exc: psycopg.Error) -> str:
+    wanted = grants(env.state_schema, conn.info.user)
+    return (
+        f"the role {conn.info.user!r} may not use {env.state_schema}: {exc.diag.message_primary}. An owner has to run: "
+        f"{wanted}"
+    )
 
 
 def _model(

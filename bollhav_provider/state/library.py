@@ -16,7 +16,7 @@ from bollhav_provider.state import coverage
 from bollhav_provider.state.clock import utc
 from bollhav_provider.state.metadata import metadata, sources
 from bollhav_provider.state.refs import Conn, StateRef
-from bollhav_provider.state.schema import ensure_state_table
+from bollhav_provider.state.schema import ensure_state_table, naming_grants
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -84,6 +84,11 @@ def register(conn: Conn, model: Model, env: Environment) -> LibraryEntry | None:
     if not (model.is_tracked or model.library):
         return None
     ref = StateRef.of(model, env)
+    with naming_grants(conn, ref.schema):
+        return _register(conn, model, env, ref)
+
+
+def _register(conn: Conn, model: Model, env: Environment, ref: StateRef) -> LibraryEntry:
     if model.is_tracked:
         ensure_state_table(conn, ref)
         coverage.install(conn, ref)

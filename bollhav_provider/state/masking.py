@@ -9,6 +9,8 @@ from collections.abc import Iterable
 #: Characters kept of a message and of a traceback.
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 20_000
+#: Characters of a message that are shown where it stands among others.
+SHOWN_LIMIT = 2_000
 _MASK = "***"
 
 _WORD = (
@@ -53,6 +55,11 @@ def _masked_pair(match: re.Match[str]) -> str:
     secret = match["secret"]
     quote = secret[0] if secret[0] in "'\"" else ""
     return f"{match['head']}{quote}{_MASK}{quote}"
+
+
+def shown(exc: BaseException, secrets: Iterable[str | None] = ()) -> str:
+    """Return an exception's message as people may see it on a screen or in a log: masked and bounded."""
+    return _bounded(describe(exc, secrets)[1], SHOWN_LIMIT)
 
 
 def describe(exc: BaseException, secrets: Iterable[str | None] = ()) -> tuple[str, str, str]:

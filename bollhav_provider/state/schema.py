@@ -19,11 +19,12 @@ Function files ``sql/*.sql`` are installed when the digest of their content is n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -119,9 +120,37 @@ def bootstrap(conn: Conn, env: Environment) -> None:
         StateError: a privilege is missing, or a lock on an existing table could not be had.
     """
     schema = env.state_schema
-    if _is_complete(conn, schema):
-        return
-    with_ddl_lock(conn, schema, lambda: _build(conn, schema), f"the library schema {schema}")
+    with naming_grants(conn, schema):
+        if _is_complete(conn, schema):
+            return
+        with_ddl_lock(conn, schema, lambda: _build(conn, schema), f"the library schema {schema}")
+
+
+@contextlib.contextmanager
+def naming_grants(conn: Conn, schema: str) -> Iterator[None]:
+    """Say which statements an owner has to run, where the library refuses this role.
+
+    Raises:
+        StateError: a privilege is missing.
+    """
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as exc:
+        raise StateError(
+            f"the role {conn.info.user!r} may not use the library {schema}: {exc.diag.message_primary}. "
+            f"An owner has to run: {grants(schema, conn.info.user)}"
+        ) from exc
+
+
+def grants(schema: str, role: str) -> str:
+    """Return the statements that let a role work with an existing library."""
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    statements: tuple[LiteralString, ...] = (
+        "GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}",
+        "GRANT SELECT, INSERT, UPDATE, DELETE, TRIGGER ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+    )
+    return "; ".join(sql.SQL(text).format(**names).as_string() for text in statements)
 
 
 def ensure_state_table(conn: Conn, ref: StateRef) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import Environment
-from bollhav_provider.run import Prepared, RunSpec, UnitOutcome, UnitStats, batches, run_key
-from bollhav_provider.run.connections import same_place
+from bollhav_provider.run import Prepared, RunSpec, UnitOutcome, UnitStats, batches, connect, run_key
+from bollhav_provider.run.connections import parts_of, same_place
 from bollhav_provider.settings import Settings
 
 WINDOW = Interval(dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 2, tzinfo=dt.UTC))
@@ -102,3 +102,15 @@ def test_batches_keep_order_and_the_limit(count: int, per_task: int, most: int) 
 )
 def test_one_database_is_told_from_two(one: str, other: str, same: bool) -> None:
     assert same_place(one, other) is same
+
+
+@pytest.mark.parametrize(
+    "dsn", ["mysql://u:hush@h/x", "hush", "postgresql://u:hush@h/x?bogus=1", "host=h password='hush"]
+)
+def test_what_is_no_connection_string_is_refused_without_being_quoted(dsn: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no connection string of PostgreSQL") as caught:
+        parts_of(dsn)
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    with pytest.raises(ConfigurationError):
+        connect(dsn)
