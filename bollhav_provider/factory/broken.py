@@ -49,6 +49,7 @@ def broken_dag(name: str, problem: str, tags: list[str]) -> Any:
         schedule=None,
         start_date=NO_BEGIN,
         catchup=False,
+        is_paused_upon_creation=False,  # a paused DAG is what nobody looks at
         tags=sorted({TAG, *tags}),
         doc_md=f"### `{name}` cannot be built\n\n```\n{text}\n```\n\nEvery other model of the file is unaffected.",
     ) as dag:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ import pytest
 from airflow_testing import airflow_connection, forget_connections, register
 
 HOME = Path(tempfile.mkdtemp(prefix="bollhav-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 # All of it must be said before Airflow is imported for the first time.
 os.environ.update(
     {
