@@ -197,3 +197,19 @@ def gated_tables(model: Model, resolved: Mapping[str, Sequence[Resolved]]) -> di
         )
         for source in model.gated
     }
+
+
+def runnable_upstreams(graph: Bindings, model: Model, env: Environment) -> frozenset[str]:
+    """Return the names, as the library has them, of upstreams that the same graph can run.
+
+    Args:
+        graph: says what each alias stands for, and which models are enabled.
+        model: whose upstreams.
+        env: names the schemas.
+    """
+    return frozenset(
+        env.table(item.model.identity).full_name
+        for items in graph.upstreams(model).values()
+        for item in items
+        if item.model is not None and item.model.is_tracked and graph.is_enabled(item.model)
+    )

@@ -22,7 +22,7 @@ from bollhav_provider.intervals import Grid, Interval, IntervalSet, Unit, contra
 from bollhav_provider.model import Environment, Model
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.forecast import Forecast
-from bollhav_provider.run.inputs import gated_tables
+from bollhav_provider.run.inputs import gated_tables, runnable_upstreams
 from bollhav_provider.run.spec import RunSpec
 from bollhav_provider.state import single
 from bollhav_provider.state.summary import has_state
@@ -224,6 +224,7 @@ class _Planner:
         self._spec = spec
         self._window = window
         self._forecast = forecast
+        self._runnable = runnable_upstreams(graph, model, spec.env)
 
     def plan(self) -> ModelPlan:
         model = self._model
@@ -360,18 +361,23 @@ class _Planner:
             elif verdict == "shut":
                 shut.append(result)
         if shut:
-            known = self._forecast.knows
-            hard = any(
-                result.hard
-                and not (result.code == state.reasons.NOT_REGISTERED and known(result.request.upstream))
-                for result in shut
-            )
-            reason = "; ".join(
-                _waits(result) if known(result.request.upstream) and _would_exist(result) else result.reason
-                for result in shut
-            )
+            hard = any(result.hard and not self._will_be_registered(result) for result in shut)
+            reason = "; ".join(map(self._why, shut))
             return PlannedUnit(unit, "hard" if hard else "blocked", reason=reason)
         return PlannedUnit(unit, "after" if after else "run", tuple(dict.fromkeys(after)))
+
+    def _will_be_registered(self, result: state.GateResult) -> bool:
+        """Whether all that is missing is a first run of a model of this graph."""
+        name = result.request.upstream
+        return result.code == state.reasons.NOT_REGISTERED and (self._forecast.knows(name) or name in self._runnable)
+
+    def _why(self, result: state.GateResult) -> str:
+        name = result.request.upstream
+        if self._forecast.knows(name):
+            return _waits(result) if _would_exist(result) else result.reason
+        if self._will_be_registered(result):
+            return f"after {name}, which has not run yet and is not part of this plan"
+        return result.reason
 
 
 def _would_exist(result: state.GateResult) -> bool:

@@ -83,8 +83,9 @@ WEEK = ("--since", "2024-01-01", "--until", "2024-01-05")
 def test_plan_and_run_of_a_window(bollhav_cli: Bollhav, db: str) -> None:
     planned = as_json(bollhav_cli("plan", *WEEK, "--json"))
     assert planned["counts"] == {"run": 4, "after": 8}
-    told = bollhav_cli("plan", "mart.sums", *WEEK, code=1)
-    assert "STATE_001" in told.output  # nobody registered the upstream, and it is not part of this plan
+    told = bollhav_cli("plan", "mart.sums", *WEEK, code=3)
+    assert "after shop.orders, which has not run yet and is not part of this plan" in told.output
+    assert "can never run" not in told.output
     told = bollhav_cli("run", "shop.orders", *WEEK)
     assert "[2024-01-01T00:00Z, 2024-01-02T00:00Z): applied, 1 row(s)" in told.output
     assert query(db, "SELECT sum(n) FROM shop.orders") == [(10,)]
@@ -254,7 +255,8 @@ def test_a_dry_run_plans_all_that_match_together_and_changes_nothing(
     planned = as_json(bollhav_cli("run", *WEEK, "--json"))
     assert planned["counts"] == {"run": 4, "after": 8}
     assert [model["model"] for model in planned["models"]] == ["shop.orders", "mart.flex", "mart.sums"]
-    assert as_json(bollhav_cli("run", "mart.sums", *WEEK, "--json", code=1))["hard"]  # nobody registered its upstream
+    alone = as_json(bollhav_cli("run", "mart.sums", *WEEK, "--json", code=3))
+    assert alone["counts"] == {"blocked": 4}  # its upstream has to run first, and can
     assert query(db, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('z_bollhav', 'shop', 'mart')") == [(0,)]
     monkeypatch.delenv("DRY_STATE")
     bollhav_cli("run", "shop.orders", "--since", "2024-01-01", "--until", "2024-01-02")
