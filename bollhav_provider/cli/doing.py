@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -58,7 +59,6 @@ def run(
         asked,
         mode=mode or asked.mode,
         reconcile=reconcile or asked.reconcile,
-        only=True,
         cascade=cascade or asked.cascade,
         state_disabled=state_disabled or asked.state_disabled,
         interval_override=interval_override or asked.interval_override,
@@ -230,7 +230,7 @@ def reset(
     found = project.window(model, since, until, project.now(), whole=whole)
     what = "every unit" if mode == "torch" else f"{len(found.units)} unit(s) of {found.window or 'the whole'}"
     if not yes:
-        typer.confirm(f"Reset {what} of {name}?", abort=True, err=True)
+        _confirm(f"Reset {what} of {name}?")
     with closing(project.connections.state(model)) as conn:
         state.bootstrap(conn, project.env)
         state.register(conn, model, project.env)
@@ -243,6 +243,22 @@ def reset(
         )
     else:
         render.say(f"{name}: {count} unit(s) are to be done again.")
+
+
+def _confirm(question: str) -> None:
+    """Ask, and go on only after a yes.
+
+    Raises:
+        ConfigurationError: there is nobody to ask.
+    """
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise ConfigurationError("there is no terminal to ask on: give --yes to go on without being asked.") from None
+    if not agreed:
+        raise typer.Abort
 
 
 def mark_applied(
@@ -270,7 +286,7 @@ def mark_applied(
     found = project.window(model, since, until, project.now(), whole=whole)
     if not yes:
         what = f"{len(found.units)} unit(s) of {found.window or 'the whole'}"
-        typer.confirm(f"Mark {what} of {name} as applied without running them?", abort=True, err=True)
+        _confirm(f"Mark {what} of {name} as applied without running them?")
     spec = RunSpec(
         run=run_key(who=who or account()),
         env=project.env,

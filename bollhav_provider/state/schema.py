@@ -202,12 +202,24 @@ def with_ddl_lock(conn: Conn, schema: str, build: Callable[[], None], what: str)
                 ) from exc
             time.sleep(random.uniform(0.1, 0.4))
         except psycopg.errors.InsufficientPrivilege as exc:
-            user = conn.info.user
             raise StateError(
-                f"{what} cannot be made by the role {user!r}: {str(exc).strip()}. Let the owner run it once, "
-                f"or: GRANT CREATE ON DATABASE {conn.info.dbname} TO {user}; GRANT USAGE, CREATE ON SCHEMA "
-                f"{schema} TO {user}; existing tables must belong to a role that {user} is a member of."
+                f"{what} cannot be made by the role {conn.info.user!r}: {str(exc).strip()}. Let the owner run it once, "
+                f"or: {_making_grants(conn, schema)}"
             ) from exc
+
+
+def _making_grants(conn: Conn, schema: str) -> str:
+    """Return what lets a role make what is missing: the schema with all that is in it, or tables in it."""
+    names = {
+        "schema": sql.Identifier(schema),
+        "database": sql.Identifier(conn.info.dbname),
+        "role": sql.Identifier(conn.info.user),
+    }
+    row = conn.execute("SELECT to_regnamespace(%s) IS NULL", (names["schema"].as_string(conn),)).fetchone()
+    if row and row[0]:
+        return sql.SQL("GRANT CREATE ON DATABASE {database} TO {role}").format(**names).as_string(conn) + "."
+    granted = sql.SQL("GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}").format(**names).as_string(conn)
+    return f"{granted}; existing tables must belong to a role that {conn.info.user} is a member of."
 
 
 def _columns(conn: Conn, schema: str, tables: list[str]) -> dict[str, dict[str, bool]]:

@@ -13,6 +13,9 @@ from psycopg import sql
 from typer.testing import CliRunner, Result
 
 from bollhav_provider.cli.main import app
+from bollhav_provider.exceptions import ConfigurationError, StateError
+from bollhav_provider.model import Environment
+from bollhav_provider.state import bootstrap
 
 MODELS = """
 from datetime import timedelta
@@ -294,3 +297,24 @@ def test_no_command_leaks_sql_where_nothing_has_run_yet(bollhav_cli: Bollhav, ar
     assert "relation" not in told
     if arguments[0] == "explain":
         assert "nothing has run yet in this library (z_bollhav)" in told
+
+
+def test_nobody_to_ask_is_told_how_to_go_on(bollhav_cli: Bollhav) -> None:
+    for command in ("reset", "mark-applied"):
+        told = bollhav_cli(command, "shop.orders", *WEEK, code=1)
+        assert isinstance(told.exception, ConfigurationError)
+        assert "give --yes" in str(told.exception)
+
+
+def test_a_role_that_may_not_make_the_library_is_told_what_to_be_granted(bollhav_cli: Bollhav, db: str) -> None:
+    database = psycopg.conninfo.conninfo_to_dict(db)["dbname"]
+    with psycopg.connect(db, autocommit=True) as conn:
+        conn.execute("SET client_min_messages = error; DROP ROLE IF EXISTS bare_clerk; CREATE ROLE bare_clerk LOGIN")
+        try:
+            conn.execute("SET ROLE bare_clerk")
+            with pytest.raises(StateError) as refused:
+                bootstrap(conn, Environment())
+            assert f'GRANT CREATE ON DATABASE "{database}" TO ' in str(refused.value)
+            assert "ON SCHEMA" not in str(refused.value)
+        finally:
+            conn.execute("RESET ROLE; DROP ROLE bare_clerk")
