@@ -153,9 +153,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "reconcile", _boolean, False, "Work off everything outstanding of the whole contract.", per_run=True
     ),
-    Option("only", _boolean, False, "Write the target alone and read its parents.", per_run=True),
     Option(
-        "cascade", _boolean, False, "Reset and run every window downstream of this run as well.", per_run=True
+        "cascade", _boolean, False, "Make every window downstream of this run outstanding again as well.", per_run=True
     ),
     Option(
         "lease_seconds",
@@ -233,7 +232,6 @@ class Settings:
     dry_state: bool = False
     interval_override: str = ""
     reconcile: bool = False
-    only: bool = False
     cascade: bool = False
     lease_seconds: int = 0
     busy_timeout: int = 90

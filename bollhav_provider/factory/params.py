@@ -22,10 +22,10 @@ _BOOLEANS = {
         "Work off everything outstanding of the whole contract, not the run's window alone. Errors, orphaned and "
         "blocked units are looked at again.",
     ),
-    "only": ("Only this table", "Write this model's target alone and read its parents as they are."),
     "cascade": (
         "Cascade",
-        "Reset the windows downstream that were made from this run's windows, across DAGs, and make them again.",
+        "Make the windows downstream that were made from this run's windows outstanding again, across DAGs. The next "
+        "runs of those DAGs in the mode discover, or with Reconcile, make them again.",
     ),
 }
 
@@ -70,11 +70,16 @@ def run_params(model: Model | None) -> dict[str, Any]:
     if windowed:
         params["since"] = Param(
             None, type=["null", "string"], format="date-time", title="Since",
-            description="Start of the window, included, with its offset. Empty: the run's data interval.",
+            description="Start of the window, included: an instant with its offset, or a date. Empty: the run's data interval.",
         )  # fmt: skip
         params["until"] = Param(
             None, type=["null", "string"], format="date-time", title="Until",
-            description="End of the window, excluded, with its offset. Empty: the run's data interval.",
+            description="End of the window, excluded: an instant with its offset, or a date. Empty: the run's data interval.",
+        )  # fmt: skip
+    if model is None:
+        params["only"] = Param(
+            None, type=["null", "string"], title="Only one table",
+            description="Full name of the one model to write; its parents are read as they are. Empty: all of the DAG.",
         )  # fmt: skip
     if model is not None and not model.is_tracked:
         return params

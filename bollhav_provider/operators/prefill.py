@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from bollhav_provider.operators.base import ModelOperator
 from bollhav_provider.operators.run_context import (
@@ -14,6 +14,7 @@ from bollhav_provider.operators.run_context import (
     refuse_misspelt,
     run_settings,
     run_window,
+    said_params,
     task_run,
 )
 from bollhav_provider.operators.run_keys import PLAN_KEY, RUN_KEY
@@ -81,6 +82,12 @@ def prepare_run(
     from bollhav_provider.run import RunSpec, prepare
 
     model, log = task.model, task.log
+    if (only := said_params(context).get("only")) and only != model.full_name:
+        if only not in task.resolved_graph():
+            raise AirflowFailException(
+                f"the run's parameter only={only!r} is no model of this deployment: give a model's full name."
+            )
+        raise AirflowSkipException(f"{model.full_name}: the run is to write {only} alone.")
     _respect_curfew(model)
     connections = task.connect(settings)
     found = run_window(context, model, lambda: _database_clock(connections))

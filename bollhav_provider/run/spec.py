@@ -59,7 +59,6 @@ class RunSpec:
         state_disabled: move data, neither read nor write state.
         mark_applied: record state, move no data.
         reconcile: everything outstanding of the whole contract is this run's work.
-        only: write the target alone and read its parents.
         cascade: reset and run the windows downstream too.
         reason: why windows are marked or reset by hand, for the record.
         lease: how long a claim lasts without being renewed; None for what the model's state says.
@@ -77,7 +76,6 @@ class RunSpec:
     state_disabled: bool = False
     mark_applied: bool = False
     reconcile: bool = False
-    only: bool = False
     cascade: bool = False
     reason: str | None = None
     lease: timedelta | None = None
@@ -109,7 +107,6 @@ class RunSpec:
             state_disabled=settings.state_disabled,
             mark_applied=settings.mark_applied,
             reconcile=settings.reconcile,
-            only=settings.only,
             cascade=settings.cascade,
             lease=settings.lease,
             busy_timeout=timedelta(seconds=settings.busy_timeout),
@@ -133,7 +130,6 @@ class RunSpec:
             "state_disabled": self.state_disabled,
             "mark_applied": self.mark_applied,
             "reconcile": self.reconcile,
-            "only": self.only,
             "cascade": self.cascade,
             "reason": self.reason,
             "lease_seconds": self.lease.total_seconds() if self.lease else None,
@@ -156,7 +152,6 @@ class RunSpec:
             state_disabled=bool(value.get("state_disabled", False)),
             mark_applied=bool(value.get("mark_applied", False)),
             reconcile=bool(value.get("reconcile", False)),
-            only=bool(value.get("only", False)),
             cascade=bool(value.get("cascade", False)),
             reason=value.get("reason"),
             lease=timedelta(seconds=lease) if lease else None,

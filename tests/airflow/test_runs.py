@@ -12,6 +12,8 @@ from bollhav_provider.model import UpstreamContract
 
 EXACT, ENCAPSULATE, WHOLE = UpstreamContract.EXACT, UpstreamContract.ENCAPSULATE, UpstreamContract.WHOLE
 
+DAY = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-02T00:00:00Z"}
+
 
 def test_a_run_loads_its_data_interval_and_nothing_else(library: str, run: Any) -> None:
     orders = windowed("shop.orders")
@@ -137,6 +139,12 @@ def test_a_wrong_parameter_fails_without_a_retry(library: str, run: Any) -> None
     assert states(dag_run)["prefill"] == "failed"
 
 
+def test_a_plain_date_is_midnight_in_the_models_zone(library: str, run: Any) -> None:
+    orders = windowed("shop.orders")
+    run(build_dags([orders])["shop.orders"], "2024-02-01", conf={"since": "2024-01-01", "until": "2024-01-02"})
+    assert statuses(library, orders)["2024-01-01"] == "applied"
+
+
 def test_a_misspelt_parameter_runs_nothing_else_instead(library: str, run: Any, caplog: Any, capsys: Any) -> None:
     dag = build_dags([windowed("shop.orders")])["shop.orders"]
     dag_run = run(dag, "2024-01-02", conf={"sinse": "2024-01-01T00:00:00Z", "ticket": "OPS-1"})
@@ -152,3 +160,15 @@ def test_models_joined_in_one_dag_run_in_order(library: str, run: Any) -> None:
     dag_run = run(dag, "2024-01-02")
     assert dag_run.state == "success"
     assert rows(library, "SELECT n FROM mart.report") == [(1,)]
+
+
+def test_one_model_of_several_can_be_written_alone(library: str, run: Any) -> None:
+    orders = windowed("shop.orders")
+    report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
+    dag = build_dags([orders, report], group_by="all")["bollhav.daily"]
+    assert run(dag, "2024-01-02").state == "success"
+    before = state_rows(library, orders, "applied_at"), state_rows(library, report, "applied_at")
+    assert run(dag, "2024-02-01", conf={"only": "mart.report", **DAY}).state == "success"
+    assert state_rows(library, orders, "applied_at") == before[0]
+    assert state_rows(library, report, "applied_at") != before[1]
+    assert run(dag, "2024-02-02", conf={"only": "mart.nothing", **DAY}).state == "failed"
