@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 from bollhav_provider.exceptions import ConfigurationError, DefinitionError, Problem
 
@@ -167,15 +166,9 @@ def instant(text: str | None, option: str, tz: str) -> datetime | None:
     Raises:
         IntervalError: it is no instant, or has a clock time and no offset.
     """
-    from bollhav_provider.intervals import as_utc
+    from bollhav_provider.intervals import as_utc_or_day
 
-    if text is None:
-        return None
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return as_utc(text, option)
-    return as_utc(datetime.combine(day, time(), ZoneInfo(tz)), option)
+    return as_utc_or_day(text, option, tz) if text is not None else None
 
 
 def _check_dsn(dsn: str, where: str) -> None:

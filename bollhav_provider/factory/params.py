@@ -70,11 +70,13 @@ def run_params(model: Model | None) -> dict[str, Any]:
     if windowed:
         params["since"] = Param(
             None, type=["null", "string"], format="date-time", title="Since",
-            description="Start of the window, included: an instant with its offset, or a date. Empty: the run's data interval.",
+            description="Start of the window, included: a date, or an instant with offset. "
+            "Empty: the run's data interval.",
         )  # fmt: skip
         params["until"] = Param(
             None, type=["null", "string"], format="date-time", title="Until",
-            description="End of the window, excluded: an instant with its offset, or a date. Empty: the run's data interval.",
+            description="End of the window, excluded: a date, or an instant with offset. "
+            "Empty: the run's data interval.",
         )  # fmt: skip
     if model is None:
         params["only"] = Param(

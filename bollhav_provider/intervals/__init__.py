@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bollhav_provider.intervals.cron import ALIASES
 from bollhav_provider.intervals.grid import Grid
-from bollhav_provider.intervals.instants import as_utc, instant_text
+from bollhav_provider.intervals.instants import as_utc, as_utc_or_day, instant_text
 from bollhav_provider.intervals.interval import Interval
 from bollhav_provider.intervals.sets import IntervalSet
 from bollhav_provider.intervals.unit import WHOLE, Unit
@@ -31,6 +31,7 @@ __all__ = [
     "Unit",
     "align_begin",
     "as_utc",
+    "as_utc_or_day",
     "contract_range",
     "instant_text",
     "resolve_window",

@@ -7,11 +7,12 @@ looks empty. Everything downstream (comparison, hashing, storage, locks, text) t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from zoneinfo import ZoneInfo
 
 from bollhav_provider.exceptions import IntervalError
 
-__all__ = ["as_utc", "instant_text"]
+__all__ = ["as_utc", "as_utc_or_day", "instant_text"]
 
 _REMEDY = "write it with a zone, for instance '2024-01-01T00:00:00+01:00' or '2024-01-01T00:00Z'"
 
@@ -52,6 +53,30 @@ def as_utc(value: object, field: str) -> datetime:
     # Rebuilt field by field, so that a subclass (pendulum, pandas) never leaks into equality, pickles or the
     # database driver.
     return datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, UTC)
+
+
+def as_utc_or_day(value: object, field: str, tz: str) -> datetime:
+    """As :func:`as_utc`; a plain date is the midnight with which that day starts in a zone.
+
+    Args:
+        value: as in :func:`as_utc`, or ``"2024-01-31"``.
+        field: the name of the field that the value belongs to.
+        tz: IANA name of the zone of the model's windows.
+
+    Raises:
+        IntervalError: it is neither.
+    """
+    if isinstance(value, str):
+        try:
+            day = date.fromisoformat(value.strip())
+        except ValueError:
+            pass
+        else:
+            value = datetime.combine(day, time(), ZoneInfo(tz))
+    try:
+        return as_utc(value, field)
+    except IntervalError as exc:
+        raise IntervalError(f"{exc}; a plain date, '2024-01-01', is midnight in {tz}") from None
 
 
 def instant_text(at: datetime) -> str:

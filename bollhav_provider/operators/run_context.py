@@ -150,12 +150,14 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
     Raises:
         AirflowFailException: the parameters make no window.
     """
-    from bollhav_provider.intervals import Interval, as_utc, resolve_window
+    from bollhav_provider.intervals import Interval, as_utc_or_day, resolve_window
 
     params = said_params(context)
     chunking = model.batching.time if model.batching is not None else None
     try:
-        since, until = (as_utc(params[name], name) if params.get(name) else None for name in ("since", "until"))
+        since, until = (
+            as_utc_or_day(params[name], name, model.tz) if params.get(name) else None for name in ("since", "until")
+        )
         found = data_interval(context)
         settled = (since and until) or (found and not since and not until)
         return resolve_window(
