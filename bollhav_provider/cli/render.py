@@ -9,12 +9,16 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 #: A table that goes into a file or another program is not folded to the width of a screen that is not there.
 _WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 10_000
+#: Characters between columns, and those that the last one needs at least to be readable.
+_GAP = 2
+_LAST = 24
 #: What people read. Standard output holds the result, standard error what is said about it.
 out = Console(highlight=False, soft_wrap=True, markup=False, width=_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
@@ -31,16 +35,36 @@ def as_json(value: Any) -> None:
 
 
 def table(title: str, headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows in columns."""
+    """Print rows in columns, of which only the last may fold; where they are wider than the screen, row by row."""
+    # Text, not markup: a window or a message may hold brackets
+    cells = [
+        [cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row] for row in rows
+    ]
+    widths = [
+        max(cell_len(header), *(row[at].cell_len for row in cells)) if cells else cell_len(header)
+        for at, header in enumerate(headers)
+    ]
+    room = out.width - sum(widths[:-1]) - _GAP * (len(headers) - 1)
+    if room < min(widths[-1], _LAST):
+        _row_by_row(title, headers, cells)
+        return
     shown = Table(title=title or None, title_justify="left", box=None, pad_edge=False, show_edge=False)
-    for header in headers:
-        shown.add_column(header, overflow="fold", header_style="bold")
-    for row in rows:
-        # Text, not markup: a window or a message may hold brackets
-        shown.add_row(
-            *(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row)
-        )
+    for at, header in enumerate(headers):
+        last = at == len(headers) - 1
+        shown.add_column(header, overflow="fold", header_style="bold", no_wrap=not last)
+    for row in cells:
+        shown.add_row(*row)
     out.print(shown)
+
+
+def _row_by_row(title: str, headers: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+    if title:
+        say(title)
+    for row in cells:
+        say(Text(row[0].plain, style="bold"))
+        for header, cell in zip(headers[1:], row[1:], strict=True):
+            if cell.plain:
+                say(f"  {header}: ", cell)
 
 
 def say(*parts: str | Text, console: Console | None = None) -> None:

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from bollhav_provider.cli import render
 from bollhav_provider.cli.main import app
 from bollhav_provider.cli.project import instant
 from bollhav_provider.exceptions import ConfigurationError, IntervalError
@@ -86,3 +88,15 @@ def test_a_dsn_that_is_none_is_told_in_one_line_without_quoting_it(
     assert f"error: {option} is no connection string" in told.output
     assert "s3cret" not in told.output
     assert len(told.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("width", "line"), [(80, "  applied: 4"), (200, "shop.orders  4        [2024-01-01T00:00Z")])
+def test_a_table_is_readable_at_any_width(
+    width: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    window = "[2024-01-01T00:00Z, 2024-01-05T00:00Z), 1 gap(s), the first [2024-01-02T00:00Z, 2024-01-04T00:00Z)"
+    monkeypatch.setattr(render, "out", Console(width=width, markup=False, highlight=False, soft_wrap=True))
+    render.table("", ("model", "applied", "first to last", "note"), [("shop.orders", 4, window, "never ran")])
+    told = capsys.readouterr().out
+    assert any(shown.startswith(line) for shown in told.splitlines())
+    assert window in told
