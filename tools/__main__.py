@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
     test = commands.add_parser("test", help="run the linters and the tests")
     test.add_argument("parts", nargs="*", metavar="PART",
-                      help="ruff, mypy, imports, unit, integration, airflow, e2e (all of them)")  # fmt: skip
+                      help="ruff, mypy, imports, unit, integration, airflow, compat, e2e (all of them)")  # fmt: skip
     test.add_argument(
         "-k", dest="keyword", metavar="EXPRESSION", help="only the tests whose name matches, as pytest's -k"
     )

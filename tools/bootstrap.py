@@ -54,7 +54,7 @@ def ensure(extras: set[str]) -> None:
         Sentence: there is no room, no network, no ``venv`` module, or the installer failed; says which.
     """
     LOCAL.mkdir(exist_ok=True)
-    with _only_one():
+    with only_one():
         installed = _read_stamp()
         wanted = sorted(extras | set(installed.get("extras", ())))
         if installed == _stamp(wanted) and _works():
@@ -75,7 +75,8 @@ def ensure(extras: set[str]) -> None:
 
 
 @contextlib.contextmanager
-def _only_one() -> Iterator[None]:
+def only_one() -> Iterator[None]:
+    """Hold the lock of installing; a second process waits for the first, and says so."""
     with (LOCAL / "install.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +120,7 @@ def _make_venv(uv: str | None) -> None:
         shutil.rmtree(VENV, ignore_errors=True)
     version = ".".join(map(str, sys.version_info[:3]))
     if uv:
-        _call([uv, "venv", "--quiet", "--python", sys.executable, str(VENV)], f"Making .venv (Python {version}, uv)")
+        call([uv, "venv", "--quiet", "--python", sys.executable, str(VENV)], f"Making .venv (Python {version}, uv)")
         return
     try:
         import ensurepip  # noqa: F401  # Debian splits it off: without it `-m venv` fails in the middle
@@ -129,7 +130,7 @@ def _make_venv(uv: str | None) -> None:
             f"This Python {version} ({sys.executable}) lacks the venv module: install it "
             f"(Debian and Ubuntu: apt install python{sys.version_info[0]}.{sys.version_info[1]}-venv), or install uv."
         ) from None
-    _call([sys.executable, "-m", "venv", str(VENV)], f"Making .venv (Python {version})")
+    call([sys.executable, "-m", "venv", str(VENV)], f"Making .venv (Python {version})")
 
 
 def _install(uv: str | None, extras: list[str]) -> None:
@@ -140,10 +141,10 @@ def _install(uv: str | None, extras: list[str]) -> None:
     else:
         quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         command = [python, "-m", "pip", "install", *quiet, "--editable", what]
-    _call(command, f"Installing Airflow, PostgreSQL and the project ({'uv' if uv else 'pip'})")
+    call(command, f"Installing Airflow, PostgreSQL and the project ({'uv' if uv else 'pip'})")
 
 
-def _call(command: list[str], title: str) -> None:
+def call(command: list[str], title: str) -> None:
     """Run an installer, its output into a log file and its last line on the screen."""
     _LOG.write_bytes(b"")
     with Guarded(command, environment=environment(), log=_LOG, grace=5) as process, Progress(title) as progress:

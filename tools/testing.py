@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import LOCAL, ROOT, VENV, bootstrap
+from tools import LOCAL, ROOT, VENV, bootstrap, compat
 from tools.console import Sentence
 from tools.processes import Guarded
 
@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "unit": ("pytest", "tests/unit"),
     "integration": ("pytest", "tests/integration"),
     "airflow": ("pytest", "tests/airflow"),
+    "compat": ("pytest", *compat.TESTS),
     "e2e": ("pytest", "tests/e2e"),
 }
 #: What pytest answers when nothing matched -k.
@@ -62,8 +63,8 @@ def run_tests(parts: Sequence[str], *, keyword: str | None = None, stop_early: b
         raise Sentence(f"There is no part {', '.join(unknown)} of the tests: choose from {', '.join(PARTS)}.")
     outcomes: list[Outcome] = []
     for part in [name for name in PARTS if not parts or name in parts]:
-        outcomes.append(_run(part, keyword, stop_early))
-        if stop_early and not outcomes[-1].good:
+        outcomes += _compat(keyword, stop_early) if part == "compat" else [_run(part, keyword, stop_early)]
+        if stop_early and not all(outcome.good for outcome in outcomes):
             break
     print("\nSummary")
     for outcome in outcomes:
@@ -75,10 +76,41 @@ def run_tests(parts: Sequence[str], *, keyword: str | None = None, stop_early: b
     return 0 if all(o.good for o in outcomes) else 1
 
 
-def _run(part: str, keyword: str | None, stop_early: bool) -> Outcome:
+def _compat(keyword: str | None, stop_early: bool) -> list[Outcome]:
+    """Run the part on each other Airflow that is supported, one after the other, against one PostgreSQL server."""
+    outcomes: list[Outcome] = []
+    with compat.server() as dsn:
+        for release in compat.RELEASES:
+            if sentence := release.missing():
+                print(f"\n== {sentence}", flush=True)
+                continue
+            part = f"airflow {release.version}"
+            try:
+                release.ensure()
+            except Sentence as sentence:  # the other releases and parts still say what they have to say
+                print(f"run: {sentence}", file=sys.stderr)
+                outcomes.append(Outcome(part, False, 0.0))
+                continue
+            environment = release.environment() | {"BOLLHAV_TEST_DSN": dsn}
+            outcomes.append(_run("compat", keyword, stop_early, venv=release.venv, name=part, environment=environment))
+            if stop_early and not outcomes[-1].good:
+                break
+    return outcomes
+
+
+def _run(
+    part: str,
+    keyword: str | None,
+    stop_early: bool,
+    *,
+    venv: Path = VENV,
+    name: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
     program, *arguments = PARTS[part]
-    command: list[str | Path] = [VENV / "bin" / program, *arguments]
-    report = LOCAL / f"tests-{part}.xml"
+    part = name or part
+    command: list[str | Path] = [venv / "bin" / program, *arguments]
+    report = LOCAL / f"tests-{part.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
     tests = program == "pytest"
     if tests:
@@ -91,7 +123,7 @@ def _run(part: str, keyword: str | None, stop_early: bool) -> Outcome:
     print(f"\n== {part}: {program} {' '.join(arguments)}", flush=True)
     started = time.monotonic()
     # An interrupt, not SIGTERM: pytest then tears its fixtures down, and with them the servers that they started.
-    with Guarded(command, environment=bootstrap.environment(), stop_signal="INT", grace=60) as process:
+    with Guarded(command, environment=environment or bootstrap.environment(), stop_signal="INT", grace=60) as process:
         code = process.wait()
     seconds = time.monotonic() - started
     if not tests:

@@ -16,15 +16,21 @@ from hypothesis import strategies as st
 
 from bollhav_provider.intervals import Grid, Interval
 
+
+def once(value: str) -> Any:
+    """A zone or cron that says nothing new on another version of Airflow."""
+    return pytest.param(value, marks=pytest.mark.once)
+
+
 ZONES = (
     "Europe/Stockholm",
-    "America/New_York",
-    "Australia/Sydney",
+    once("America/New_York"),
+    once("Australia/Sydney"),
     "Australia/Lord_Howe",
-    "Pacific/Chatham",
-    "Asia/Kathmandu",
-    "America/Sao_Paulo",
-    "UTC",
+    once("Pacific/Chatham"),
+    once("Asia/Kathmandu"),
+    once("America/Sao_Paulo"),
+    once("UTC"),
 )
 #: Cron, and how many days around a clock change are compared (None: whole years).
 CRONS: dict[str, int | None] = {
@@ -53,9 +59,9 @@ CRONS: dict[str, int | None] = {
     "0 0 * * L5": None,
     "0 0 15W * *": None,
     "0 12 1-7 * *": None,
-    # Where Airflow's own intervals overlap, leave a hole or stop at a clock change; the chain of its ticks
-    # still counts.
 }
+#: The crons for pytest. Those of thousands of ticks are compared once, and one that croniter, not Airflow, must know.
+MARKED = [once(cron) if cron in {"*/7 * * * *", "*/25 * * * *", "0 0 15W * *"} else cron for cron in CRONS]
 #: Where Airflow's own intervals overlap, leave a hole or stop at a clock change; the chain of its ticks counts.
 AWKWARD: dict[str, int | None] = {
     "30 * * * *": 2,
@@ -107,7 +113,7 @@ def stretches(tz: str, days: int | None) -> Iterator[tuple[datetime, datetime]]:
 
 
 @pytest.mark.parametrize("tz", ZONES)
-@pytest.mark.parametrize("cron", [*CRONS, *AWKWARD])
+@pytest.mark.parametrize("cron", [*MARKED, *AWKWARD])
 def test_every_tick_is_airflows(cron: str, tz: str) -> None:
     grid, timetable = Grid(cron, tz), CronDataIntervalTimetable(cron, timezone=tz)
     for since, until in stretches(tz, {**CRONS, **AWKWARD}[cron]):
@@ -117,7 +123,7 @@ def test_every_tick_is_airflows(cron: str, tz: str) -> None:
 
 
 @pytest.mark.parametrize("tz", ZONES)
-@pytest.mark.parametrize("cron", CRONS)
+@pytest.mark.parametrize("cron", MARKED)
 def test_every_window_is_a_scheduled_data_interval(cron: str, tz: str) -> None:
     grid, timetable = Grid(cron, tz), CronDataIntervalTimetable(cron, timezone=tz)
     compared, expected = 0, 0
@@ -137,7 +143,9 @@ def test_every_window_is_a_scheduled_data_interval(cron: str, tz: str) -> None:
         assert compared == expected > 0
 
 
-@pytest.mark.parametrize("tz", ["Europe/Stockholm", "America/New_York", "Asia/Kathmandu", "America/Sao_Paulo"])
+@pytest.mark.parametrize(
+    "tz", ["Europe/Stockholm", once("America/New_York"), once("Asia/Kathmandu"), once("America/Sao_Paulo")]
+)
 @given(
     cron=st.sampled_from(["@hourly", "@daily", "@weekly", "0 */7 * * *", "*/25 * * * *", "0 0 * * 1-5"]), data=st.data()
 )

@@ -191,6 +191,7 @@ def test_a_trigger_without_a_connection_says_what_to_set(monkeypatch: pytest.Mon
     assert "AIRFLOW_CONN_BOLLHAV_DEFAULT" in event.payload["reason"]
 
 
+@pytest.mark.once
 def test_a_thousand_gates_share_one_connection_and_a_statement_a_look(db: str) -> None:
     orders = windowed("shop.orders")
     register(db, orders)

@@ -51,7 +51,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if title.startswith("Making"):
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
 
-    monkeypatch.setattr(bootstrap, "_call", call)
+    monkeypatch.setattr(bootstrap, "call", call)
     return done
 
 
