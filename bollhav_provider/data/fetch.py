@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from bollhav_provider.data.carriage import Field, from_csv, from_rows
 from bollhav_provider.exceptions import DataError
@@ -107,8 +108,8 @@ def fetch_batches(
     """Read a query's result in frames of at most ``size`` rows; memory is bounded by one of them.
 
     The rows are held by a server-side cursor that outlives its statement (``WITH HOLD``), so that the
-    connection is free for other short statements between two batches. At least one frame is given, with its
-    columns and types.
+    connection is free for other short statements between two batches; in an open transaction it lasts as long as
+    that. At least one frame is given, with its columns and types.
 
     Raises:
         DataError: a value that polars cannot hold, or ``size`` under 1.
@@ -120,7 +121,8 @@ def fetch_batches(
     with _errors_named(what):
         fields = _with_scales(conn, fields, query, params)
         name = f"{_BATCH_CURSOR}_{next(_numbers)}"
-        with psycopg.ServerCursor(conn, name, withhold=True) as cursor:
+        alone = conn.info.transaction_status == TransactionStatus.IDLE
+        with psycopg.ServerCursor(conn, name, withhold=alone) as cursor:
             cursor.execute(_carried(fields, query, params), params, binary=True)
             empty = True
             while rows := cursor.fetchmany(size):

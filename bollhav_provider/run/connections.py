@@ -138,20 +138,24 @@ def _prepare_session(conn: psycopg.Connection[Any], options: ConnectOptions) -> 
     # A server process that is busy, or waits for a lock, does not look at its client otherwise: it would go on to the
     # end of a killed worker's statement, holding the unit's lock, for a commit that nobody asks for any more.
     lost_clients = "set_config('client_connection_check_interval', '5s', false)"
-    if conn.info.server_version >= 140000:
+    settings.append("pg_catalog.pg_backend_pid()")
+    if conn.info.server_version < 140000:
+        found = _select(conn, settings)
+    else:
         try:
-            conn.execute(_select([*settings, lost_clients]), prepare=False)
+            found = _select(conn, [lost_clients, *settings])
         except psycopg.errors.InvalidParameterValue:
-            pass  # not every platform that a server runs on can look
-        else:
-            return
-    conn.execute(_select(settings), prepare=False)
+            found = _select(conn, settings)  # not every platform that a server runs on can look
+    if found != conn.info.backend_pid:
+        # A transaction pooler: the next statement may meet a session that lacks what was prepared.
+        conn.prepare_threshold = None
 
 
-def _select(calls: list[str]) -> sql.SQL:
-    """Return the statement that calls functions of the catalogue; the text is our own."""
+def _select(conn: psycopg.Connection[Any], calls: list[str]) -> Any:
+    """Call functions of the catalogue in one round trip; returns what the last one gives. The text is our own."""
     text: Any = "SELECT " + ", ".join(calls)
-    return sql.SQL(text)
+    row = conn.execute(sql.SQL(text), prepare=False).fetchone()
+    return row[-1] if row is not None else None
 
 
 def _heals(exc: psycopg.OperationalError) -> bool:

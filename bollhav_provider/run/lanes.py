@@ -3,7 +3,10 @@ everything that must go on beside it.
 
 Target and state in one database share the main lane. The side lane is opened only when something needs it:
 the lease's renewal once a unit lasts, or an upstream that is read while the target is being written. Both
-take turns on it, so that a running unit never holds more than two connections to a database.
+take turns on it, so that a running unit never holds more than two connections to a database. Two things get a
+connection of their own, for the time of one unit: a function that asks for ``conn``, because what it does to
+its session is no business of the unit's transaction; and an upstream that is read in batches behind a
+transaction pooler, where only an open transaction keeps a cursor.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ class Lanes:
         self._state: Conn | None = None
         self._side: Conn | None = None
         self._turn = threading.RLock()
-        self._lent = False
+        self._lent: Conn | None = None
+        self._pooled: bool | None = None
         self._sources: dict[str, Conn] = {}
 
     @property
@@ -109,16 +113,21 @@ class Lanes:
     def batches(self, source: Source) -> Iterator[Conn]:
         """Lend a connection for one batch of ``source``; always the same one."""
         if not self._connections.source_in_target(source, self._model):
-            yield self._elsewhere(source)
+            conn = self._elsewhere(source)
+            yield _pinned(conn) if _is_pooled(conn) else conn
+        elif self._behind_a_pooler():
+            yield _pinned(self._elsewhere(source))
         else:
             with self._turn:
                 yield self._side_lane()
 
-    def lend_side(self) -> Conn:
-        """Lend the side lane to a generator for the rest of the unit; :meth:`release_reads` takes it back."""
-        self._turn.acquire()
-        self._lent = True
-        return self._side_lane()
+    def lend(self) -> Conn:
+        """Lend an execute function a connection of its own to the target's database, for the rest of the unit."""
+        if not _usable(self._lent):
+            _close(self._lent)
+            self._lent = self._connections.target(self._model)
+        assert self._lent is not None
+        return self._lent
 
     def api(self, source: Source) -> Any:
         """Return what a ``SourceApi``'s connection stands for."""
@@ -154,11 +163,8 @@ class Lanes:
 
     def release_reads(self) -> None:
         """End what was opened or lent for one unit's reads."""
-        if self._lent:
-            self._lent = False
-            if self._side is not None and self._side.info.transaction_status != TransactionStatus.IDLE:
-                _close(self._side)
-            self._turn.release()
+        _close(self._lent)
+        self._lent = None
         for conn in self._sources.values():
             _close(conn)
         self._sources.clear()
@@ -177,11 +183,33 @@ class Lanes:
         assert self._side is not None
         return self._side
 
+    def _behind_a_pooler(self) -> bool:
+        """Whether the target's connections lead through a transaction pooler; asked once."""
+        if self._pooled is None:
+            with self._turn:
+                self._pooled = _is_pooled(self._side_lane())
+        return self._pooled
+
     def _elsewhere(self, source: Source) -> Conn:
         conn = self._sources.get(source.name)
         if conn is None or not _usable(conn):
             conn = self._sources[source.name] = self._connections.source(source, self._model)
         return conn
+
+
+def _is_pooled(conn: Conn) -> bool:
+    """Return whether the server process is another one than the client was told of when it connected."""
+    if conn.info.transaction_status != TransactionStatus.IDLE:
+        return True  # it was found out before
+    row = conn.execute("SELECT pg_catalog.pg_backend_pid()", prepare=False).fetchone()
+    return row is not None and row[0] != conn.info.backend_pid
+
+
+def _pinned(conn: Conn) -> Conn:
+    """Return a connection with a transaction open, which keeps its server process; it ends with the connection."""
+    if conn.info.transaction_status == TransactionStatus.IDLE:
+        conn.execute("BEGIN READ ONLY")
+    return conn
 
 
 def _usable(conn: Conn | None) -> bool:

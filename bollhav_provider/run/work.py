@@ -26,6 +26,8 @@ from bollhav_provider.state import reasons
 
 logger = logging.getLogger(__name__)
 
+_IDLE = TransactionStatus.IDLE
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -96,16 +98,13 @@ class Work:
             )
         generates = inspect.isgeneratorfunction(plain_function(function))
         asks_conn = any(parameter.name == "conn" for parameter in self.model.parameters)
+        lent = self._lanes.lend() if asks_conn else None
         reserved = {
             "run": self._spec,
             "unit": self.unit,
             "model": self.model,
             "context": self._context,
-            "conn": self._lanes.lend_side()
-            if asks_conn and generates
-            else self._lanes.target
-            if asks_conn
-            else None,
+            "conn": lent,
         }
         arguments, self._upstreams = self._inputs.arguments(self.unit, self._lanes, reserved)
         payload = function(**arguments)
@@ -114,11 +113,7 @@ class Work:
             raise DataError(
                 f"{self.model.full_name}: the execute function is async: write a plain def, or a generator."
             )
-        if (
-            asks_conn
-            and not generates
-            and self._lanes.target.info.transaction_status != TransactionStatus.IDLE
-        ):
+        if lent is not None and not generates and not lent.closed and lent.info.transaction_status != _IDLE:
             raise DataError(
                 f"{self.model.full_name}: the execute function left a transaction open on conn: end it, with "
                 f"conn.transaction() as "
