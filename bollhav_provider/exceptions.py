@@ -241,6 +241,29 @@ class CheckFailedError(DataError):
     """A data check with severity ``error`` failed; nothing was published."""
 
 
+class ServerRefusedError(BollhavError):
+    """The server could not do its part: a full disk, a lock that was not had in time. The unit was rolled back.
+
+    Attributes:
+        model: the model's full name.
+        unit: the window.
+        sqlstate: PostgreSQL's code.
+    """
+
+    retryable = True
+
+    def __init__(self, model: str, unit: str, sqlstate: str, message: str, remedy: str) -> None:
+        self.model, self.unit, self.sqlstate = model, unit, sqlstate
+        self._arguments = (model, unit, sqlstate, message, remedy)
+        super().__init__(
+            f"{model} {unit}: the server says: {message.rstrip('.')} ({sqlstate}). Nothing of the unit is kept. "
+            f"Remedy: {remedy}."
+        )
+
+    def __reduce__(self) -> tuple[type[ServerRefusedError], tuple[str, str, str, str, str]]:
+        return type(self), self._arguments
+
+
 class CommitUnknownError(BollhavError):
     """The connection went away during a commit and the outcome could not be read back."""
 

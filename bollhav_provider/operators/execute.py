@@ -10,7 +10,7 @@ from uuid import uuid5
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from bollhav_provider.exceptions import GateClosedError, HardGateError, ModelLockedError
+from bollhav_provider.exceptions import GateClosedError
 from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.operators.base import ModelOperator, time_outs, unit_label, units_of
 from bollhav_provider.operators.run_context import (
@@ -118,7 +118,7 @@ class ExecuteOperator(ModelOperator):
         Raises:
             Exception: the first unit's failure, once all were tried.
         """
-        from bollhav_provider.run.worker import Worker
+        from bollhav_provider.run import Worker, pointless
 
         outcomes: list[UnitOutcome] = []
         closed: list[Unit] = []
@@ -138,7 +138,7 @@ class ExecuteOperator(ModelOperator):
                 except Exception as exc:
                     self.log.warning("%s %s: %s: %s", self.model.full_name, unit.label, type(exc).__name__, exc)
                     failure = failure or exc
-                    if _pointless(exc):
+                    if pointless(exc):
                         break
                 else:
                     for warning in outcome.warnings:
@@ -252,12 +252,6 @@ def _counts(outcome: UnitOutcome, retried: bool) -> bool:
     has, or that has no row any more, is not there at all as far as anybody knows.
     """
     return outcome.applied or (retried and outcome.present)
-
-
-def _pointless(exc: Exception) -> bool:
-    """Whether every further unit of the run would meet the same."""
-    lost = any(kind.__name__ == "OperationalError" for kind in type(exc).__mro__)  # the driver is not named here
-    return lost or isinstance(exc, HardGateError | ModelLockedError)
 
 
 def _sentence(outcome: UnitOutcome) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 
 import psycopg
 
-from bollhav_provider.exceptions import HardGateError, ModelLockedError
+from bollhav_provider.exceptions import HardGateError, ModelLockedError, ServerRefusedError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Model
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.inputs import Bindings
+from bollhav_provider.run.refusals import met_by_all
 from bollhav_provider.run.results import UnitOutcome
 from bollhav_provider.run.spec import RunSpec
 from bollhav_provider.run.worker import Worker
@@ -25,6 +26,10 @@ _POINTLESS = (HardGateError, ModelLockedError, psycopg.OperationalError)
 
 def pointless(exc: BaseException) -> bool:
     """Return whether every further unit of the run would meet the same error."""
+    if isinstance(exc, ServerRefusedError):
+        return met_by_all(exc.sqlstate)
+    if isinstance(exc, psycopg.OperationalError) and exc.sqlstate is not None:
+        return met_by_all(exc.sqlstate) or exc.sqlstate.startswith("08")
     return isinstance(exc, _POINTLESS)
 
 
@@ -80,7 +85,7 @@ def execute_units(
                     first = exc
                 else:
                     first.add_note(f"{model.full_name} {unit.label}: {type(exc).__name__}: {exc}")
-                if sequential or isinstance(exc, (*_POINTLESS, *interrupts)):
+                if sequential or pointless(exc) or isinstance(exc, interrupts):
                     break
                 logger.warning("%s %s: %s: %s", model.full_name, unit.label, type(exc).__name__, exc)
     if first is not None:

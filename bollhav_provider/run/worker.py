@@ -21,6 +21,7 @@ from bollhav_provider.run.heartbeat import Heartbeat
 from bollhav_provider.run.inputs import Bindings
 from bollhav_provider.run.lanes import Lanes
 from bollhav_provider.run.lookups import inputs_of
+from bollhav_provider.run.refusals import refused
 from bollhav_provider.run.results import UnitOutcome, UnitStats
 from bollhav_provider.run.spec import RunSpec
 from bollhav_provider.run.taking import take
@@ -90,6 +91,7 @@ class Worker:
             GateClosedError: an upstream is not ready; the row is ``blocked`` and says so.
             HardGateError: a gate that can never open as declared; the row is ``blocked``.
             LeaseLostError: the claim was lost meanwhile; nothing was committed.
+            ServerRefusedError: a full disk, a lock that was not had in time and the like; the row is ``error``.
             CommitUnknownError: the connection broke during the commit and nobody can say what became of it.
             Exception: whatever the model's function or the database raised; the row is ``error``.
         """
@@ -132,8 +134,10 @@ class Worker:
                 conn = self._lanes.target
                 with unit_transaction(conn, work.label, lambda: _nothing_tells(work.label)):
                     return work.store(conn, payload)
-        except BaseException:
+        except BaseException as exc:
             self._lanes.recover()
+            if told := refused(exc, self.model.full_name, work.unit.label):
+                raise told from exc
             raise
         finally:
             self._lanes.release_reads()
@@ -156,8 +160,13 @@ class Worker:
                 return self._commit_apart(work, claim, heartbeat, details)
         except BaseException as exc:
             self._lanes.recover()
+            told = refused(exc, self.model.full_name, work.unit.label)
+            if told is not None:
+                told.__cause__ = exc
             if not blocked:
-                self._settle(claim, exc)
+                self._settle(claim, told or exc)
+            if told is not None:
+                raise told from exc
             raise
         finally:
             self._lanes.release_reads()

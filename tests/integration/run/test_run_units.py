@@ -391,14 +391,14 @@ def test_a_missing_relation_is_none_with_one_warning(house: Make, caplog: pytest
     assert "2024-01-01" in warnings[0]
 
 
-def test_no_permission_is_a_failure_and_not_missing_data(house: Make) -> None:
+def test_no_permission_is_a_failure_and_not_missing_data(empty_house: Make) -> None:
     mart = daily("mart.sums", upstream=[Source("raw.landing", type=SourceModel())])
 
     @mart.execute
     def sums(landing: Upstream) -> pl.DataFrame | None:
         return landing.data
 
-    h = house(mart)
+    h = empty_house(mart)
     h.sql(
         "CREATE SCHEMA raw; CREATE TABLE raw.landing (at timestamptz, amount int); DROP ROLE IF EXISTS "
         "bollhav_reader"
@@ -410,8 +410,9 @@ def test_no_permission_is_a_failure_and_not_missing_data(house: Make) -> None:
     )  # type: ignore[operator]
     try:
         h.dsn = psycopg.conninfo.make_conninfo(h.dsn, user="bollhav_reader")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="schema raw"):
             h.run(mart, day(1))
+        assert h.states(mart)[0] == "error"
     finally:
         h.dsn = psycopg.conninfo.make_conninfo(h.dsn, user="postgres")
         h.sql("DROP OWNED BY bollhav_reader CASCADE; DROP ROLE bollhav_reader")
