@@ -48,17 +48,9 @@ def cron_intervals(cron: str, tz: str, end: datetime | None = None) -> Any:
 
     A bare cron string would not do: Airflow 3 makes it a trigger timetable, whose intervals have no length.
     """
-    if end is not None:
-        from bollhav_provider.timetables.contract import ContractTimetable
+    from bollhav_provider.timetables.contract import ContractTimetable
 
-        return ContractTimetable(cron, tz, end)
-    if AIRFLOW_V_3_2_PLUS:  # the lighter of the two; they serialise to the same
-        from airflow.sdk import CronDataIntervalTimetable as Light
-
-        return Light(cron, timezone=tz)
-    from airflow.timetables.interval import CronDataIntervalTimetable
-
-    return CronDataIntervalTimetable(cron, timezone=tz)
+    return ContractTimetable(cron, tz, end)
 
 
 def emit_asset_event(context: Mapping[str, Any], asset: Any, extra: dict[str, Any], partitions: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ TESTS = (
     "not once",
     "tests/airflow/test_provider.py",
     "tests/airflow/test_grid_equals_airflow.py",
+    "tests/airflow/test_dag_timetable.py",
     "tests/airflow/test_factory.py",
     "tests/airflow/test_operators.py",
     "tests/airflow/test_waiting.py",

@@ -34,6 +34,8 @@ def windowed(
     window: str | None = None,
     upstream: tuple[Source, ...] = (),
     units_per_task: int = 1,
+    tz: str = "UTC",
+    begin: str | None = BEGIN,
     end: str | None = END,
     **more: Any,
 ) -> Model:
@@ -49,8 +51,8 @@ def windowed(
     return Model(
         target=Target(schema=schema, name=table, write_mode=WriteMode.RECREATE_PARTITION, columns=_COLUMNS),
         description=f"{name}, for tests.",
-        contract=Contract(begin=BEGIN, end=end),
-        batching=Batch(time=TimeChunking(chunk=chunk, window=window), units_per_task=units_per_task),
+        contract=Contract(begin=begin, end=end),
+        batching=Batch(time=TimeChunking(chunk=chunk, window=window, tz=tz), units_per_task=units_per_task),
         upstream=upstream,
         query=rows,
         state=State(),

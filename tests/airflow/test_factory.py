@@ -97,7 +97,7 @@ def test_a_timeless_model_without_upstreams_is_not_scheduled_and_one_with_a_cron
     nightly = timeless("ref.nightly", airflow=AirflowOptions(schedule="0 3 * * *", tz="Europe/Stockholm"))
     dags = build_dags([plain, nightly])
     assert "NullTimetable" in type(dags["ref.plain"].timetable).__name__
-    assert "Interval" in type(dags["ref.nightly"].timetable).__name__
+    assert type(dags["ref.nightly"].timetable).__name__ == "ContractTimetable"
 
 
 def test_windowed_models_follow_their_upstreams_assets_when_asked_to() -> None:
