@@ -5,9 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
+
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
 
+#: Gives the form a picker. Airflow 2 also refuses by it what is no full instant, such as a plain date.
+_INSTANT: dict[str, str] = {"format": "date-time"} if AIRFLOW_V_3_0_PLUS else {}
 #: Tells "no value given" from a given None.
 _NOTHING = object()
 _BOOLEANS = {
@@ -69,12 +73,12 @@ def run_params(model: Model | None) -> dict[str, Any]:
     windowed = model is None or not model.is_windowless
     if windowed:
         params["since"] = Param(
-            None, type=["null", "string"], format="date-time", title="Since",
+            None, type=["null", "string"], **_INSTANT, title="Since",
             description="Start of the window, included: a date, or an instant with offset. "
             "Empty: the run's data interval.",
         )  # fmt: skip
         params["until"] = Param(
-            None, type=["null", "string"], format="date-time", title="Until",
+            None, type=["null", "string"], **_INSTANT, title="Until",
             description="End of the window, excluded: a date, or an instant with offset. "
             "Empty: the run's data interval.",
         )  # fmt: skip
