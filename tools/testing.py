@@ -20,10 +20,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     "imports": ("lint-imports",),
     "unit": ("pytest", "tests/unit"),
     "integration": ("pytest", "tests/integration"),
+    "servers": ("pytest", "tests/integration/state"),
     "airflow": ("pytest", "tests/airflow"),
     "compat": ("pytest", *compat.TESTS),
     "e2e": ("pytest", "tests/e2e"),
 }
+#: PostgreSQL servers of the system; the state has to be right on them too.
+_SERVERS = Path("/usr/lib/postgresql")
 #: What pytest answers when nothing matched -k.
 _NOTHING_SELECTED = 5
 
@@ -63,7 +66,12 @@ def run_tests(parts: Sequence[str], *, keyword: str | None = None, stop_early: b
         raise Sentence(f"There is no part {', '.join(unknown)} of the tests: choose from {', '.join(PARTS)}.")
     outcomes: list[Outcome] = []
     for part in [name for name in PARTS if not parts or name in parts]:
-        outcomes += _compat(keyword, stop_early) if part == "compat" else [_run(part, keyword, stop_early)]
+        if part == "compat":
+            outcomes += _compat(keyword, stop_early)
+        elif part == "servers":
+            outcomes += _servers(keyword, stop_early)
+        else:
+            outcomes.append(_run(part, keyword, stop_early))
         if stop_early and not all(outcome.good for outcome in outcomes):
             break
     print("\nSummary")
@@ -74,6 +82,23 @@ def run_tests(parts: Sequence[str], *, keyword: str | None = None, stop_early: b
         passed, failed, skipped = (sum(getattr(o, name) for o in outcomes) for name in ("passed", "failed", "skipped"))
         print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 0 if all(o.good for o in outcomes) else 1
+
+
+def _servers(keyword: str | None, stop_early: bool) -> list[Outcome]:
+    """Run the state's tests on every PostgreSQL that the system has, beside the one out of the wheel."""
+    from bollhav_provider.testing.postgres import BINDIR_VARIABLE
+
+    found = sorted(directory for directory in _SERVERS.glob("*/bin") if (directory / "initdb").exists())
+    if not found:
+        print(f"\n== servers: none in {_SERVERS}; the state's tests ran on the wheel's alone.", flush=True)
+    outcomes: list[Outcome] = []
+    for directory in found:
+        environment = bootstrap.environment() | {BINDIR_VARIABLE: str(directory)}
+        name = f"server {directory.parent.name}"
+        outcomes.append(_run("servers", keyword, stop_early, name=name, environment=environment))
+        if stop_early and not outcomes[-1].good:
+            break
+    return outcomes
 
 
 def _compat(keyword: str | None, stop_early: bool) -> list[Outcome]:
