@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
@@ -18,6 +19,7 @@ from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.inputs import gated_tables
 from bollhav_provider.state.restatement import outdated
 from bollhav_provider.state.schema import grants
+from bollhav_provider.state.sound import unsound
 from bollhav_provider.state.summary import Summary, has_state, summary
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ Level = Literal["error", "warning", "info"]
 #: Clocks that differ by more make logs and freshness hard to read together.
 _SKEW = timedelta(seconds=30)
 _OLDEST_SERVER = 140_000
+#: Characters of an error's message; explain shows all of it.
+_LONG = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,14 @@ def _model(
         if not has_state(conn, ref):
             yield Finding("info", "never_run", model.full_name, "it has no state yet: it was never run here.")
             return
+        if wrong := unsound(conn, ref):
+            yield Finding(
+                "warning",
+                "unsound",
+                model.full_name,
+                f"{wrong} row(s) of {ref.schema}.{ref.table} are no window: inverted, with a single end, or infinite. "
+                "Another writer left them; they count for nothing, and may be deleted.",
+            )
         yield from _coverage(conn, model, ref, fix=fix)
         stands = summary(conn, model, env)
         yield from _workers(conn, graph, model, env, stands, fix=fix)
@@ -281,6 +293,7 @@ def _missing(
     if failed:
         last = state.errors(conn, env, state.StateRef.of(model, env).full_name, limit=1)
         why = f", the last {last[0].unit.label}: {last[0].error_type}: {last[0].message}" if last else ""
+        why = shorten(why, _LONG, placeholder=" ...")
         yield Finding("warning", "failed_units", model.full_name, f"{failed} unit(s) are in error{why}")
 
 

@@ -27,6 +27,7 @@ from bollhav_provider.state.rows import (
     remember,
     serialise,
 )
+from bollhav_provider.state.sound import WINDOWED
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -155,11 +156,11 @@ def gaps(conn: Conn, ref: StateRef, within: Interval) -> list[Interval]:
         SELECT lower(r), upper(r) FROM unnest(
             tstzmultirange(tstzrange(%(since)s, %(until)s)) - coalesce((
                 SELECT range_agg(tstzrange(s.since, s.until)) FROM {state} s
-                WHERE s.since < %(until)s AND s.until > %(since)s
+                WHERE s.since < %(until)s AND s.until > %(since)s AND {windowed}
                   AND s.since >= coalesce((SELECT p.since FROM {state} p WHERE p.since <= %(since)s
                                            ORDER BY p.since DESC LIMIT 1), '-infinity')), '{{}}')) r
         """
-    ).format(state=ref.ident)
+    ).format(state=ref.ident, windowed=WINDOWED)
     rows = conn.execute(query, {"since": within.since, "until": within.until}).fetchall()
     return [Interval(utc(since), utc(until)) for since, until in rows]
 
@@ -177,7 +178,7 @@ def cut(conn: Conn, ref: StateRef, at: datetime, condition: sql.Composed) -> int
         """
         WITH whole AS (
             SELECT s.* FROM {state} s
-            WHERE s.since < %(at)s AND s.until > %(at)s AND {condition}
+            WHERE s.since < %(at)s AND s.until > %(at)s AND {windowed} AND {condition}
               AND s.since >= (SELECT p.since FROM {state} p WHERE p.since < %(at)s ORDER BY p.since DESC LIMIT 1)
             FOR UPDATE
         ), left_part AS (
@@ -185,7 +186,7 @@ def cut(conn: Conn, ref: StateRef, at: datetime, condition: sql.Composed) -> int
         )
         INSERT INTO {state} (since, until, {kept}) SELECT %(at)s, w.until, {kept} FROM whole w
         """
-    ).format(state=ref.ident, condition=condition, kept=_KEPT)
+    ).format(state=ref.ident, condition=condition, windowed=WINDOWED, kept=_KEPT)
     return conn.execute(query, {"at": at}).rowcount
 
 
@@ -215,7 +216,7 @@ def prune(conn: Conn, model: Model, env: Environment, older_than: timedelta) -> 
             SELECT s.id, s.since, s.until, s.applied_at,
                    lag(s.until) OVER (ORDER BY s.since) IS DISTINCT FROM s.since AS starts
             FROM {state} s
-            WHERE s.status = 'applied' AND s.since IS NOT NULL AND s.applied_at < clock_timestamp() - %(age)s
+            WHERE s.status = 'applied' AND {windowed} AND s.applied_at < clock_timestamp() - %(age)s
         ), grouped AS (
             SELECT o.*, count(*) FILTER (WHERE o.starts) OVER (ORDER BY o.since) AS island FROM old o
         ), islands AS (
@@ -233,7 +234,7 @@ def prune(conn: Conn, model: Model, env: Environment, older_than: timedelta) -> 
         )
         SELECT count(*) FROM gone
         """
-    ).format(state=ref.ident)
+    ).format(state=ref.ident, windowed=WINDOWED)
     with conn.transaction():
         serialise(conn, ref)
         row = conn.execute(query, {"age": older_than}).fetchone()

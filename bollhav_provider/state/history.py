@@ -21,6 +21,8 @@ from bollhav_provider.state.refs import Conn
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment
 
+#: A window's ends, as far as Python can hold them.
+_FINITE = sql.SQL("CASE WHEN isfinite(since) THEN since END, CASE WHEN isfinite(until) THEN until END")
 #: Rows deleted in one transaction: short ones, so that nobody waits for a purge.
 _BATCH = 10_000
 
@@ -109,10 +111,10 @@ def errors(
         limit: at most so many.
     """
     query = sql.SQL(
-        "SELECT id, full_name, since, until, run_id, error_type, error_message, traceback, created_at, "
+        "SELECT id, full_name, {}, run_id, error_type, error_message, traceback, created_at, "
         "attempt, details "
         "FROM {} WHERE {} ORDER BY created_at DESC, id DESC LIMIT %(limit)s"
-    ).format(sql.Identifier(env.state_schema, "errors"), _where(full_name, unit))
+    ).format(_FINITE, sql.Identifier(env.state_schema, "errors"), _where(full_name, unit))
     found = []
     for row in conn.execute(query, _values(full_name, unit, limit)):
         identity, name, since, until, run_id, kind, message, trace, created_at, attempt, details = row
@@ -214,6 +216,6 @@ def _values(full_name: str | None, unit: Unit | None, limit: int) -> dict[str, A
 
 
 def _unit(since: datetime | None, until: datetime | None) -> Unit:
-    if since is None or until is None:
+    if since is None or until is None or since >= until:  # the last: another writer's
         return Unit(None)
     return Unit(Interval(utc(since), utc(until)))

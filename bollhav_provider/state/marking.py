@@ -14,6 +14,7 @@ from bollhav_provider.state import flexible
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
 from bollhav_provider.state.rows import serialise
 from bollhav_provider.state.single import grows
+from bollhav_provider.state.sound import WINDOWED
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -139,8 +140,8 @@ def _check(model: Model, units: list[Unit]) -> None:
 
 
 def _mark_whole(conn: Conn, model: Model, ref: StateRef, values: dict[str, Any]) -> int:
-    look = sql.SQL("SELECT since, until FROM {} WHERE since IS NOT NULL ORDER BY since, until DESC LIMIT 1")
-    grown = conn.execute(look.format(ref.ident)).fetchone() if grows(model) else None
+    look = sql.SQL("SELECT s.since, s.until FROM {} s WHERE {} ORDER BY s.since, s.until DESC LIMIT 1")
+    grown = conn.execute(look.format(ref.ident, WINDOWED)).fetchone() if grows(model) else None
     if grown is None:
         return conn.execute(_statement(ref, _WHOLE, _BY_LACK_OF_WINDOW), values).rowcount
     # the one row of an unbatched temporal model has the window that it grew to

@@ -29,6 +29,7 @@ from bollhav_provider.state.rows import (
     remember,
     serialise,
 )
+from bollhav_provider.state.sound import WINDOWED
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -156,9 +157,9 @@ def check_grain(conn: Conn, model: Model, ref: StateRef, within: Interval, cells
     """
     query = sql.SQL(
         "SELECT s.since, s.until FROM {} s WHERE s.since < %(within_until)s AND s.until > %(within_since)s "
-        "AND NOT EXISTS (SELECT FROM {} c WHERE c.since = s.since AND c.until = s.until) ORDER BY s.since "
+        "AND {} AND NOT EXISTS (SELECT FROM {} c WHERE c.since = s.since AND c.until = s.until) ORDER BY s.since "
         "LIMIT 1"
-    ).format(ref.ident, ROWS)
+    ).format(ref.ident, WINDOWED, ROWS)
     values: dict[str, Any] = {"within_since": within.since, "within_until": within.until, **cells.parameters}
     row = conn.execute(query, values).fetchone()
     if row is None:

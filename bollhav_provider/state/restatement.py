@@ -20,6 +20,7 @@ from bollhav_provider.state.gate_types import OWN_PAST
 from bollhav_provider.state.library import LibraryEntry, entries
 from bollhav_provider.state.metadata import OURS
 from bollhav_provider.state.refs import Conn, StateRef
+from bollhav_provider.state.sound import SOUND
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment
@@ -243,8 +244,9 @@ def _reached(conn: Conn, ref: StateRef | None, affected: _Affected, level: str) 
 
 
 def _units(conn: Conn, query: sql.Composed, values: dict[str, Any]) -> list[Unit]:
+    sound = sql.SQL("SELECT s.since, s.until FROM ({}) s WHERE {}").format(query, SOUND)
     try:
-        rows = conn.execute(query, values).fetchall()
+        rows = conn.execute(sound, values).fetchall()
     except psycopg.errors.UndefinedTable:
         return []  # registered, and its table was dropped
     return [Unit(Interval(utc(s), utc(u)) if s is not None else None) for s, u in rows]

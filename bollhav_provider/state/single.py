@@ -19,6 +19,7 @@ from bollhav_provider.state.clock import utc
 from bollhav_provider.state.in_work import idle, in_work
 from bollhav_provider.state.refs import Conn, RunKey, StateRef
 from bollhav_provider.state.schema import LOCK_CLASS
+from bollhav_provider.state.sound import SOUND
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
@@ -82,8 +83,8 @@ def _grow(conn: Conn, model: Model, ref: StateRef, window: Interval | None, run:
             sql.SQL(
                 "SELECT clock_timestamp(), s.id, s.since, s.until, {} "
                 "FROM (SELECT) x LEFT JOIN "
-                "(SELECT * FROM {} ORDER BY since NULLS LAST, until DESC LIMIT 1 FOR UPDATE) s ON true"
-            ).format(in_work(ref, windowless=True), ref.ident)
+                "(SELECT * FROM {} s WHERE {} ORDER BY since NULLS LAST, until DESC LIMIT 1 FOR UPDATE) s ON true"
+            ).format(in_work(ref, windowless=True), ref.ident, SOUND)
         ).fetchone()
         assert row is not None
         now, row_id, since, until, busy = row

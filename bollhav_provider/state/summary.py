@@ -13,6 +13,7 @@ from psycopg import sql
 from bollhav_provider.intervals import Interval, IntervalSet
 from bollhav_provider.state.clock import utc
 from bollhav_provider.state.refs import Conn, StateRef
+from bollhav_provider.state.sound import APPLIED_AT, WINDOWED
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -86,16 +87,18 @@ def summary(conn: Conn, model: Model, env: Environment) -> Summary:
     ref = StateRef.of(model, env)
     query = sql.SQL(
         """
-        SELECT {counts}, min(s.since) FILTER (WHERE s.status = 'applied'),
-               max(s.until) FILTER (WHERE s.status = 'applied'),
-               max(s.applied_at), count(*) FILTER (WHERE s.status = 'running' AND s.lease_until <= clock_timestamp()),
+        SELECT {counts}, min(s.since) FILTER (WHERE s.status = 'applied' AND {windowed}),
+               max(s.until) FILTER (WHERE s.status = 'applied' AND {windowed}),
+               max({applied_at}), count(*) FILTER (WHERE s.status = 'running' AND s.lease_until <= clock_timestamp()),
                count(*) FILTER (WHERE s.status = 'applied' AND s.marked_by IS NOT NULL),
-               range_agg(tstzrange(s.since, s.until)) FILTER (WHERE s.status = 'applied' AND s.since IS NOT NULL),
+               range_agg(tstzrange(s.since, s.until)) FILTER (WHERE s.status = 'applied' AND {windowed}),
                (SELECT b.blocked_reason FROM {state} b WHERE b.status = 'blocked' ORDER BY b.since NULLS FIRST LIMIT 1)
         FROM {state} s
         """
     ).format(
         state=ref.ident,
+        windowed=WINDOWED,
+        applied_at=APPLIED_AT,
         counts=sql.SQL(", ").join(
             sql.SQL("count(*) FILTER (WHERE s.status = {})").format(sql.Literal(status))
             for status in STATUSES

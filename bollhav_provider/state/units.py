@@ -15,6 +15,7 @@ from bollhav_provider.state.prefill import grain_changed
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.rows import declared_edges
 from bollhav_provider.state.single import grows
+from bollhav_provider.state.sound import APPLIED_AT, SOUND
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model
@@ -61,7 +62,8 @@ _EXTRA = (
     "dag_id", "airflow_run_id", "task_id", "try_number", "lease_until", "content_hash",
 )  # fmt: skip
 _SELECT = sql.SQL(
-    "SELECT s.since, s.until, s.status, s.applied_at, s.attempt, s.blocked_reason, s.owner, {}, {}, {} FROM {} s "
+    "SELECT s.since, s.until, s.status, {}, s.attempt, s.blocked_reason, s.owner, {}, {}, {} "
+    "FROM (SELECT * FROM {} s WHERE {}) s "
 )
 _THE_WINDOWLESS_ROW = sql.SQL("WHERE s.since IS NULL")
 _THE_GROWING_ROW = sql.SQL("WHERE s.since IS NOT NULL ORDER BY s.since, s.until DESC LIMIT 1")
@@ -148,7 +150,7 @@ def _fetch(
 ) -> list[UnitRow]:
     columns = sql.SQL(", ").join(sql.SQL("s.") + sql.Identifier(name) for name in _EXTRA)
     query = _SELECT.format(
-        in_work(ref, windowless=whole), abandoned(ref, windowless=whole), columns, ref.ident
+        APPLIED_AT, in_work(ref, windowless=whole), abandoned(ref, windowless=whole), columns, ref.ident, SOUND
     ) + tail
     found = []
     for since, until, status, applied_at, attempt, blocked_reason, owner, busy, left, *rest in conn.execute(

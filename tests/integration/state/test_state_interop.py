@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from state_support import (
     set_up,
     statuses,
     timeless,
+    unbatched,
     unit,
 )
 
@@ -29,6 +31,10 @@ from bollhav_provider import state
 from bollhav_provider.exceptions import LeaseLostError, ModelLockedError
 from bollhav_provider.intervals import WHOLE, Grid, Unit
 from bollhav_provider.model import Column, Model, Target
+from bollhav_provider.state import sound
+from bollhav_provider.state.loads import loads
+from bollhav_provider.state.restatement import outdated
+from bollhav_provider.state.summary import summary
 
 RUN = state.RunKey.ad_hoc("us")
 DAYS = list(Grid("@daily").windows(interval("01-01", "01-11")))
@@ -305,3 +311,56 @@ def test_who_waits_hears_of_a_peers_commit_as_well(conn: Conn, other: Conn, peer
         assert peer.set_status(ref.table, found, "applied") == 1
         (heard,) = other.notifies(timeout=5, stop_after=1)
         assert heard.payload == ref.table
+
+
+#: What a careless writer can leave in a state table; its types and constraints allow it.
+UNSOUND = {
+    "inverted": ("2024-01-04Z", "2024-01-03Z"),
+    "without width": ("2024-01-05Z", "2024-01-05Z"),
+    "without end": ("2024-01-05Z", None),
+    "without start": (None, "2024-01-05Z"),
+    "infinite": ("-infinity", "infinity"),
+    "endless": ("2024-01-02Z", "infinity"),
+}
+
+
+@pytest.mark.parametrize("status", ["pending", "applied", "error"])
+@pytest.mark.parametrize("kind", UNSOUND)
+@pytest.mark.parametrize("make", [daily, lambda: daily(flexible=True), unbatched])
+def test_a_row_that_is_no_window_keeps_nobody_from_the_rest(
+    conn: Conn, make: Callable[[], Model], kind: str, status: str
+) -> None:
+    model = make()
+    ref = set_up(conn, model)
+    conn.execute(
+        sql.SQL(
+            "INSERT INTO {} (model_name, run_id, since, until, status, applied_at) "
+            "VALUES ('x', gen_random_uuid(), %s, %s, %s, 'infinity')"
+        ).format(ref.ident),
+        (*UNSOUND[kind], status),
+    )
+    sound.unsound(conn, ref)
+    for window in (None, interval("01-01", "01-11")):
+        state.prefill(conn, model, ENV, window)
+        assert state.units(conn, model, ENV, window, outstanding=False)
+    assert run_window(conn, model, interval("01-01", "01-11")) > 0
+    state.reset(conn, model, ENV, state.RunKey.ad_hoc(), interval("01-02", "01-03"), "bulldozer")
+    state.reconcile(conn, model, ENV, state.RunKey.ad_hoc())
+    run_window(conn, model)
+    found = summary(conn, model, ENV)
+    assert found.applied_range is not None
+    assert found.applied_range.since == interval("01-01", "01-02").since
+    assert outdated(conn, ENV) == []
+    assert loads(conn, ref)
+    assert state.coverage.verify(conn, ref).right
+
+
+def test_an_error_with_no_window_is_listed_all_the_same(conn: Conn) -> None:
+    set_up(conn, daily())
+    for since, until in UNSOUND.values():
+        conn.execute(
+            "INSERT INTO z_bollhav.errors (full_name, run_id, since, until, error_type) "
+            "VALUES ('wh.orders', gen_random_uuid(), %s, %s, 'E')",
+            (since, until),
+        )
+    assert [error.unit for error in state.errors(conn, ENV)] == [WHOLE] * len(UNSOUND)
