@@ -37,7 +37,8 @@ def _start(
     level = logging.INFO if verbose else logging.ERROR
     logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     for handler in logging.getLogger().handlers:
-        handler.setLevel(level)  # a library may have set a level of its own
+        if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
+            handler.setLevel(level)  # a library may have set a level of its own
 
 
 def main() -> None:
