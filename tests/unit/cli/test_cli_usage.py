@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bollhav_provider.cli import render
+from bollhav_provider.cli import main, render
 from bollhav_provider.cli.main import app
 from bollhav_provider.cli.project import instant
 from bollhav_provider.exceptions import ConfigurationError, IntervalError
@@ -100,3 +102,14 @@ def test_a_table_is_readable_at_any_width(
     told = capsys.readouterr().out
     assert any(shown.startswith(line) for shown in told.splitlines())
     assert window in told
+
+
+def test_log_handlers_that_are_not_the_terminals_keep_their_level() -> None:
+    other = logging.StreamHandler(io.StringIO())
+    other.setLevel(logging.DEBUG)
+    logging.getLogger().addHandler(other)
+    try:
+        main._start(verbose=False)
+        assert other.level == logging.DEBUG
+    finally:
+        logging.getLogger().removeHandler(other)
