@@ -156,10 +156,10 @@ def test_runs_of_the_days_around_a_clock_change_do_every_window_once(tz: str, li
     begin = days.floor(change - timedelta(days=1))
     end = days.next(days.next(days.next(begin)))
     model = windowed(
-        "shop.hours", chunk="@hourly", window="@daily", tz=tz, units_per_task=100,
+        "shop.local_hours", chunk="@hourly", window="@daily", tz=tz, units_per_task=100,
         begin=begin.isoformat(), end=end.isoformat(),
     )  # fmt: skip
-    dag = build_dags([model])["shop.hours"]
+    dag = build_dags([model])["shop.local_hours"]
     for _, until in scheduled(dag.timetable, begin, end):
         assert set(states(run(dag, until)).values()) == {"success"}
     windows = list(Grid("@hourly", tz).windows(Interval(begin, end)))
