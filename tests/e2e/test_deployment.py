@@ -66,10 +66,7 @@ def test_the_demo_is_complete_and_its_numbers_are_those_of_the_files(watch: Watc
 
 def test_a_backfill_with_reprocess_runs_exactly_its_windows_again(watch: Watch) -> None:
     before = watch.state("mart.carrier_day")
-    watch.cli(
-        "backfill", "create", "--dag-id", "mart.carrier_day", "--reprocess-behavior", "completed",
-        "--from-date", watch.day(3).isoformat(), "--to-date", watch.day(4).isoformat(),
-    )  # fmt: skip
+    watch.reprocess("mart.carrier_day", 3, 4)
 
     def again() -> set[int]:
         state = watch.state("mart.carrier_day")
@@ -100,10 +97,7 @@ def test_a_task_killed_in_the_middle_of_its_write_leaves_each_row_once(watch: Wa
         conn.execute(setup)
         conn.execute("SELECT pg_advisory_lock(4711)")
         before = watch.state("raw.flights")[day]
-        watch.cli(
-            "backfill", "create", "--dag-id", "raw.flights", "--reprocess-behavior", "completed",
-            "--from-date", day.isoformat(), "--to-date", day.isoformat(),
-        )  # fmt: skip
+        watch.reprocess("raw.flights", 5, 5)
 
         def writing() -> object:
             # Waiting for our lock inside its transaction: rows of the window are deleted, none is committed.

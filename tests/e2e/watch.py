@@ -50,6 +50,15 @@ class Watch:
         """Backfill local days of January 2013, both included."""
         self.airflow.backfill(model, *self.dates(first, last), at_once=7)
 
+    def reprocess(self, model: str, first: int, last: int) -> None:
+        """Backfill local days that were run before once more, as a person does on the command line."""
+        self.airflow.wait_for_backfills(model)
+        start, end = self.dates(first, last)
+        self.cli(
+            "backfill", "create", "--dag-id", model, "--reprocess-behavior", "completed",
+            "--from-date", start, "--to-date", end,
+        )  # fmt: skip
+
     def cli(self, *arguments: str) -> str:
         """Run the ``airflow`` command in the deployment's environment and return what it printed."""
         result = subprocess.run(

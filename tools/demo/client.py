@@ -71,7 +71,7 @@ class Airflow:
         return str(run["dag_run_id"])
 
     def backfill(self, dag_id: str, first: str, last: str, *, reprocess: str = "none", at_once: int = 10) -> int:
-        """Start a backfill over logical dates, both included, and return its id.
+        """Start a backfill over logical dates, both included, once the DAG's last one is over, and return its id.
 
         Args:
             dag_id: the DAG.
@@ -80,9 +80,28 @@ class Airflow:
             reprocess: ``none``, ``failed`` or ``completed``: which runs that exist are run again.
             at_once: how many runs may go on at the same time.
         """
+        self.wait_for_backfills(dag_id)
         body = {"dag_id": dag_id, "from_date": first, "to_date": last, "max_active_runs": at_once,
                 "reprocess_behavior": reprocess, "run_backwards": False, "dag_run_conf": {}}  # fmt: skip
         return int(self.post("/backfills", body)["id"])
+
+    def wait_for_backfills(self, dag_id: str, seconds: float = 300.0) -> None:
+        """Wait until no backfill of a DAG is going on: Airflow refuses a second one.
+
+        One seems to go on for up to half a minute after its last run has ended: that is how often the scheduler looks.
+
+        Args:
+            dag_id: the DAG.
+            seconds: how long at most.
+
+        Raises:
+            TimeoutError: one is still going on.
+        """
+        end = time.monotonic() + seconds
+        while not all(found["completed_at"] for found in self._pages("/backfills", "backfills", dag_id=dag_id)):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{dag_id} has a backfill that was not over within {seconds:.0f} s")
+            time.sleep(1)
 
     def runs(self, dag_id: str = "~") -> list[dict[str, Any]]:
         """Return the runs of a DAG, or of all."""
