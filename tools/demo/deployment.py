@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,11 @@ class Deployment:
         """Address of the UI."""
         return self.airflow.url
 
+    def restart(self, name: str) -> None:
+        """Stop a component unless it has ended, and start it anew."""
+        self.processes[name].stop()
+        self.processes[name] = _start(name, self.environment, self.logs)
+
     def check_alive(self) -> None:
         """Raise when a component has ended.
 
@@ -82,6 +87,7 @@ def deployment(
     port: int | None = None,
     say: Callable[[str], None] = print,
     dags: Path = ROOT / "dags",
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Deployment]:
     """Start everything, wait until it is healthy and has parsed the DAGs, and stop all of it at the end.
 
@@ -93,6 +99,7 @@ def deployment(
         port: of the UI; 8080 or a free one when None.
         say: is told what is being done.
         dags: folder of the DAG files.
+        variables: further environment variables of every process, over the deployment's own.
 
     Raises:
         Sentence: something does not start, with the log that says why.
@@ -105,19 +112,23 @@ def deployment(
         warehouse, metadata = (make_conninfo(at, dbname=name) for name in (places.warehouse, places.metadata))
         address = f"http://127.0.0.1:{free_port(port or 8080)}"
         env = environment(places, warehouse=warehouse, metadata=metadata, address=address, dags=dags, days=days)
+        env |= dict(variables or {})
         say("Preparing Airflow's metadata")
         _migrate(env, places.logs / "migrate.log")
         say("Starting Airflow: api-server, scheduler, DAG processor, triggerer")
         processes: dict[str, Guarded] = {}
         stack.callback(_stop, processes)
-        for name, grace in _COMPONENTS.items():
-            command = [str(VENV / "bin" / "airflow"), name]
-            log = places.logs / f"{name}.log"
-            processes[name] = Guarded(command, environment=env, log=log, grace=grace)
+        for name in _COMPONENTS:
+            processes[name] = _start(name, env, places.logs)
         password = places.keys()["password"]
         running = Deployment(warehouse, Airflow(address, USER, password), password, env, processes, places.logs)
         _wait_until_up(running)
         yield running
+
+
+def _start(name: str, env: dict[str, str], logs: Path) -> Guarded:
+    command = [str(VENV / "bin" / "airflow"), name]
+    return Guarded(command, environment=env, log=logs / f"{name}.log", grace=_COMPONENTS[name])
 
 
 @contextlib.contextmanager
