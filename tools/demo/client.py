@@ -27,28 +27,35 @@ class Airflow:
         password: that user's password.
     """
 
+    #: Where its resources are, and which of them tells how the components are.
+    root, health_path = "/api/v2", "/monitor/health"
+
     def __init__(self, url: str, user: str, password: str) -> None:
         self.url = url.rstrip("/")
         self._login = {"username": user, "password": password}
         self._token: str | None = None
 
     def get(self, path: str, **query: object) -> Any:
-        """GET a path under /api/v2."""
+        """GET a path of the API."""
         suffix = f"?{urllib.parse.urlencode(query, doseq=True)}" if query else ""
-        return self._call("GET", f"/api/v2{path}{suffix}")
+        return self._call("GET", f"{self.root}{path}{suffix}")
+
+    def delete(self, path: str) -> None:
+        """DELETE a path of the API."""
+        self._call("DELETE", f"{self.root}{path}")
 
     def post(self, path: str, body: object) -> Any:
-        """POST JSON to a path under /api/v2."""
-        return self._call("POST", f"/api/v2{path}", body)
+        """POST JSON to a path of the API."""
+        return self._call("POST", f"{self.root}{path}", body)
 
     def patch(self, path: str, body: object) -> Any:
-        """PATCH a path under /api/v2."""
-        return self._call("PATCH", f"/api/v2{path}", body)
+        """PATCH a path of the API."""
+        return self._call("PATCH", f"{self.root}{path}", body)
 
     def health(self) -> dict[str, str]:
         """Return the state of each component; empty while the server does not answer."""
         try:
-            answer = self._call("GET", "/api/v2/monitor/health", token=False)
+            answer = self._call("GET", f"{self.root}{self.health_path}", token=False)
         except (ApiError, OSError):
             return {}
         return {name: str((part or {}).get("status")) for name, part in answer.items()}
@@ -134,7 +141,7 @@ class Airflow:
     def _call(self, method: str, path: str, body: object = None, *, token: bool = True) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token:
-            headers["Authorization"] = f"Bearer {self._token or self._authenticate()}"
+            headers["Authorization"] = self._authorization()
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
@@ -143,6 +150,9 @@ class Airflow:
         except urllib.error.HTTPError as error:
             raise ApiError(method, path, error.code, error.read().decode(errors="replace")) from None
         return json.loads(text) if text else None
+
+    def _authorization(self) -> str:
+        return f"Bearer {self._token or self._authenticate()}"
 
     def _authenticate(self) -> str:
         for attempt in range(5):
