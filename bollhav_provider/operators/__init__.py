@@ -6,12 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bollhav_provider.operators.execute import ExecuteOperator
+    from bollhav_provider.operators.library import (
+        CheckGatesOperator,
+        MarkAppliedOperator,
+        RecordAppliedOperator,
+        ResetOperator,
+    )
     from bollhav_provider.operators.prefill import PrefillOperator
+    from bollhav_provider.operators.run_model import RunModelOperator
 
 #: Imported when touched: naming a module of this package must not load Airflow.
-_WHERE = {"ExecuteOperator": "execute", "PrefillOperator": "prefill"}
+_WHERE = {
+    "CheckGatesOperator": "library",
+    "ExecuteOperator": "execute",
+    "MarkAppliedOperator": "library",
+    "PrefillOperator": "prefill",
+    "RecordAppliedOperator": "library",
+    "ResetOperator": "library",
+    "RunModelOperator": "run_model",
+}
 
-__all__ = ["ExecuteOperator", "PrefillOperator"]
+__all__ = [
+    "CheckGatesOperator",
+    "ExecuteOperator",
+    "MarkAppliedOperator",
+    "PrefillOperator",
+    "RecordAppliedOperator",
+    "ResetOperator",
+    "RunModelOperator",
+]
 
 
 def __getattr__(name: str) -> Any:
