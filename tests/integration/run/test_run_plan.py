@@ -13,7 +13,8 @@ from run_support import House, daily, day, unbatched
 from bollhav_provider.exceptions import GateClosedError
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import Model, Source, SourceModel, State, UpstreamContract
-from bollhav_provider.run.plan import Plan, plan
+from bollhav_provider.run.plan import plan
+from bollhav_provider.run.planned import Plan
 
 Make = Callable[..., House]
 QUERY = "SELECT at, amount FROM {orders} WHERE at >= %(since)s AND at < %(until)s"
