@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.factory.names import dag_id
 
 if TYPE_CHECKING:
+    from bollhav_provider.intervals import Grid
     from bollhav_provider.model import Model
 
 WAYS = ("model", "tag", "schema", "all")
@@ -71,9 +72,23 @@ def _name(model: Model, way: str) -> str:
     return _ALL
 
 
+def possible_groups(metadata: Mapping[str, Any]) -> set[str]:
+    """Return the ids of the DAGs of several models that a registered model can be in, from the library's metadata."""
+    from bollhav_provider.intervals import Grid
+
+    batching = metadata.get("batching") or {}
+    cron = batching.get("window") or batching.get("chunk")
+    word = _grain(Grid(cron, metadata.get("tz") or "UTC") if cron else None)
+    tag = next(iter(metadata.get("tags") or ()), _UNTAGGED)
+    return {dag_id(f"{name}.{word}") for name in (metadata.get("schema"), tag, _ALL) if name}
+
+
 def grain(model: Model) -> str:
     """Return a word for what one scheduled run covers: ``daily``, ``hourly-Europe_Stockholm``, ``timeless``."""
-    grid = model.run_grid
+    return _grain(model.run_grid)
+
+
+def _grain(grid: Grid | None) -> str:
     if grid is None:
         return "timeless"
     cron = " ".join(grid.cron.split())

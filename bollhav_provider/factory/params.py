@@ -28,8 +28,8 @@ _BOOLEANS = {
     ),
     "cascade": (
         "Cascade",
-        "Make the windows downstream that were made from this run's windows outstanding again, across DAGs. The next "
-        "runs of those DAGs in the mode discover, or with Reconcile, make them again.",
+        "Make the windows downstream that were made from this run's windows outstanding again, across DAGs, and start "
+        "runs of those DAGs for them. The log of `prefill` names the runs.",
     ),
 }
 

@@ -57,7 +57,12 @@ def model_tasks(
     shared: dict[str, Any] = {"model": model, "graph": graph, "bollhav_conn_id": options.bollhav_conn_id}
     own = merged(options.default_args, task_arguments(model))
     first_args = {"trigger_rule": model.airflow.trigger_rule} if model.airflow.trigger_rule else {}
-    prefill = PrefillOperator(task_id=PREFILL, **shared, **merged({"trigger_rule": "none_failed"}, own, first_args))
+    prefill = PrefillOperator(
+        task_id=PREFILL,
+        dag_ids=options.dag_ids,
+        **shared,
+        **merged({"trigger_rule": "none_failed"}, own, first_args),
+    )
     waited = {name: source for name, source in gates(model, graph).items() if name not in joined}
     bound = bound_tables(model, graph)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from bollhav_provider.operators.base import ModelOperator
+from bollhav_provider.operators.cascade import Cascade
 from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
@@ -21,12 +24,11 @@ from bollhav_provider.operators.run_keys import PLAN_KEY, RUN_KEY
 from bollhav_provider.operators.standin import stand_in_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from bollhav_provider.intervals import Unit
     from bollhav_provider.model import Model
-    from bollhav_provider.run import Connections, RunSpec
+    from bollhav_provider.run import CascadeStep, Connections, RunSpec
     from bollhav_provider.settings import Settings
 
 
@@ -42,12 +44,19 @@ class PrefillOperator(ModelOperator):
         model: the model.
         graph: resolves its upstreams.
         units_per_task: units of one batch; what the model says by default.
+        dag_ids: the DAG of each model that gets one in the same DAG file, by full name. What a run with ``cascade``
+            puts back runs again there; the DAG of any other model is expected to have the model's name.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
     """
 
-    def __init__(self, *, units_per_task: int | None = None, **kwargs: Any) -> None:
+    shallow_copy_attrs: Sequence[str] = (*ModelOperator.shallow_copy_attrs, "dag_ids")
+
+    def __init__(
+        self, *, units_per_task: int | None = None, dag_ids: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.units_per_task = units_per_task
+        self.dag_ids = dag_ids if dag_ids is not None else {}
 
     def execute(self, context: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
         from bollhav_provider.run import batches
@@ -107,7 +116,25 @@ def prepare_run(
     ti = context.get("ti")
     if prepared.plan is not None and ti is not None:
         ti.xcom_push(key=PLAN_KEY, value=dict(prepared.plan))
+    if spec.cascade:
+        before = _before_cleared(task, context, connections, spec)
+        Cascade(task, context, connections, spec).start([*prepared.cascade, *before])
     return spec, prepared.units
+
+
+def _before_cleared(
+    task: ModelOperator, context: Mapping[str, Any], connections: Connections, spec: RunSpec
+) -> Iterator[CascadeStep]:
+    """Return what the same run put back before its first task was cleared, as often as that was.
+
+    Nothing of it is applied any more, so that the clear did not put it back once more; and its runs may not have been
+    started.
+    """
+    from bollhav_provider.run import steps_of
+
+    for cleared in range(first_clear(context)):
+        before = replace(spec, run=task_run(context, cleared=cleared))
+        yield from steps_of(connections, task.resolved_graph(), task.model, before)
 
 
 def _respect_curfew(model: Model) -> None:

@@ -6,5 +6,7 @@ from __future__ import annotations
 PREFILL, UNIT, EXECUTE = "prefill", "unit", "execute"
 #: XCom key under which a prefill leaves the run's specification for the tasks behind it.
 RUN_KEY = "bollhav_run"
+#: XCom key of the runs that a run with ``cascade`` started.
+CASCADE_KEY = "bollhav_cascade"
 #: XCom key of a dry run's plan.
 PLAN_KEY = "bollhav_plan"

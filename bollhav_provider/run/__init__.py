@@ -7,7 +7,7 @@ is the caller's: :class:`Connections`.
 
 from __future__ import annotations
 
-from bollhav_provider.run.cascade import CascadeStep
+from bollhav_provider.run.cascade import CascadeStep, steps_of
 from bollhav_provider.run.connections import Connections, ConnectOptions, DsnConnections, connect
 from bollhav_provider.run.execute import execute_unit, execute_units, pointless
 from bollhav_provider.run.prepare import finish, prepare
@@ -33,4 +33,5 @@ __all__ = [
     "pointless",
     "prepare",
     "run_key",
+    "steps_of",
 ]

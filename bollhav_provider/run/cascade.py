@@ -3,21 +3,25 @@
 A run with ``cascade`` puts back, before it loads anything, every unit that is made from its own, across
 pipelines: they are stale from the moment on at which the first of its rows is committed, and nobody may take
 them for good meanwhile. What is put back is a list of steps: the command line runs those of its own models,
-Airflow's side triggers the runs of the DAGs.
+Airflow's side starts runs of the models' DAGs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
 
 import psycopg
 
 from bollhav_provider import state
 from bollhav_provider.intervals import Interval, IntervalSet, Unit
 from bollhav_provider.model import Model
+from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.spec import RunSpec
+from bollhav_provider.state import RunKey
 from bollhav_provider.state.restatement import cascade
 from bollhav_provider.state.restating import restate, restated
 
@@ -34,12 +38,14 @@ class CascadeStep:
         window: what its run has to cover; None for a model without windows.
         units: how many units of it were put back.
         here: whether the model is one of this deployment. Of others nothing is known but the name.
+        put_back_by: on whose behalf, the same at every try of the run.
     """
 
     model: str
     window: Interval | None
     units: int
     here: bool
+    put_back_by: UUID
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -68,11 +74,34 @@ def put_back(
     name = spec.env.table(model.identity).full_name
     if units:
         windows = [unit.window for unit in units if unit.window is not None]
-        restate(conn, spec.env, spec.run, cascade(conn, spec.env, {name: windows or None}))
+        restate(conn, spec.env, _putting_back(model, spec), cascade(conn, spec.env, {name: windows or None}))
+    return _steps(conn, graph, model, spec)
+
+
+def steps_of(connections: Connections, graph: Graph, model: Model, spec: RunSpec) -> tuple[CascadeStep, ...]:
+    """Return what a run put back when it was prepared; nothing is put back now.
+
+    Args:
+        connections: where they come from.
+        graph: models of this deployment.
+        model: what the run loaded.
+        spec: the run.
+    """
+    with closing(connections.state(model)) as conn:
+        return _steps(conn, graph, model, spec)
+
+
+def _putting_back(model: Model, spec: RunSpec) -> RunKey:
+    """Return under whose name a run puts back: a DAG run may run several models, each with its own downstream."""
+    return replace(spec.run, run_id=uuid5(spec.run.run_id, f"cascade of {spec.env.table(model.identity).full_name}"))
+
+
+def _steps(conn: psycopg.Connection[Any], graph: Graph, model: Model, spec: RunSpec) -> tuple[CascadeStep, ...]:
+    run = _putting_back(model, spec)
     here = {spec.env.table(other.identity).full_name: other for other in graph.models}
     declared = {entry.full_name: entry for entry in state.entries(conn, spec.env)}
     found: dict[str, list[Unit]] = {}
-    for full_name, unit in restated(conn, spec.env, spec.run):
+    for full_name, unit in restated(conn, spec.env, run):
         found.setdefault(full_name, []).append(unit)
     steps: list[CascadeStep] = []
     for full_name, again in found.items():
@@ -80,7 +109,7 @@ def put_back(
         told = known.full_name if known is not None else _declared_name(declared[full_name])
         runs = known is not None and graph.is_enabled(known)
         for window, count in _stretches(again, windowless=known is not None and known.is_windowless):
-            steps.append(CascadeStep(told, window, count, runs))
+            steps.append(CascadeStep(told, window, count, runs, run.run_id))
     return tuple(steps)
 
 

@@ -58,6 +58,19 @@ def register(dag: Any) -> Any:
     return dag
 
 
+def published(dag: Any) -> Any:
+    """Make a DAG known, so that a task can ask for a run of it."""
+    from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
+
+    if not AIRFLOW_V_3_0_PLUS:
+        from airflow.models.serialized_dag import SerializedDagModel
+
+        dag.fileloc = __file__
+        type(dag).bulk_write_to_db([dag])
+        SerializedDagModel.write_dag(dag)
+    return register(dag)
+
+
 def states(dag_run: Any) -> dict[str, str]:
     """Return the states of a run's tasks: ``{"unit.execute[0]": "success"}``."""
     found = {}
