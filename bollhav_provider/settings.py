@@ -154,7 +154,7 @@ OPTIONS: tuple[Option, ...] = (
         "reconcile", _boolean, False, "Work off everything outstanding of the whole contract.", per_run=True
     ),
     Option(
-        "cascade", _boolean, False, "Put every window downstream of this run back as well, and run it again.", per_run=True
+        "cascade", _boolean, False, "Put every window downstream of this run back too, and run it again.", per_run=True
     ),
     Option(
         "lease_seconds",
