@@ -72,6 +72,7 @@ def prepare(root: Path) -> None:
     """
     importlib.invalidate_caches()
     _real_folder.cache_clear()
+    _real_text.cache_clear()
     below = [path for path in _imported if path == root or root in path.parents]
     if any(_digest(path) != _imported[path][2] for path in below):
         for path in below:
@@ -107,12 +108,16 @@ def _is_below(place: str, root: Path) -> bool:
 def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
     """Return the modules that are loaded from files below ``root``, whoever imported them."""
     found: dict[Path, list[ModuleType]] = {}
+    below: dict[str, bool] = {}  # folders; a process with Airflow in it has modules by the thousand
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(module, ModuleType) and isinstance(file, str) and file.endswith(".py"):
-            path = real_file(file)
-            if _is_below(str(path), root):
-                found.setdefault(path, []).append(module)
+        if not (isinstance(module, ModuleType) and isinstance(file, str) and file.endswith(".py")):
+            continue
+        folder = os.path.split(file)[0]
+        if folder not in below:
+            below[folder] = _is_below(str(_real_folder(folder)), root) or _real_folder(folder) == root.parent
+        if below[folder] and _is_below(str(path := real_file(file)), root):
+            found.setdefault(path, []).append(module)
     return found
 
 
@@ -124,7 +129,16 @@ def real_file(file: str | Path) -> Path:
 
 @lru_cache(maxsize=4096)
 def _real_folder(folder: str) -> Path:
-    return _real(folder)
+    return Path(_real_text(folder))
+
+
+@lru_cache(maxsize=8192)
+def _real_text(folder: str) -> str:
+    """Resolve a folder by way of its parent, so that what many folders share is looked up once."""
+    parent, name = os.path.split(folder)
+    if not os.path.isabs(folder) or name in ("", os.curdir, os.pardir) or os.path.islink(folder):
+        return str(_real(folder))
+    return os.path.join(_real_text(parent), name)
 
 
 def import_file(path: Path, loaded: dict[Path, list[ModuleType]]) -> ModuleType | None:
@@ -206,7 +220,7 @@ def _name_of(path: Path) -> str | None:
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    entries = {entry: position for position, entry in reversed(list(enumerate(map(_real, sys.path))))}
+    entries = {entry: position for position, entry in reversed(list(enumerate(map(_real_entry, sys.path))))}
     above = [entry for entry in (folder, *folder.parents) if entry in entries]
     if not above:
         return None
@@ -226,6 +240,11 @@ def _digest(path: Path) -> bytes:
         return blake2b(path.read_bytes(), digest_size=16).digest()
     except OSError:
         return b""
+
+
+def _real_entry(entry: str | Path) -> Path:
+    """Resolve an entry of ``sys.path``; a relative one means another folder after a change of the working folder."""
+    return _real_folder(os.fspath(entry)) if os.path.isabs(entry) else _real(entry)
 
 
 def _real(path: str | Path) -> Path:
