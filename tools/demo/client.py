@@ -139,9 +139,11 @@ class Airflow:
                 return
 
     def _call(self, method: str, path: str, body: object = None, *, token: bool = True) -> Any:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers = {"Accept": "application/json"}
         if token:
             headers["Authorization"] = self._authorization()
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
