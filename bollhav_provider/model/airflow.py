@@ -98,10 +98,13 @@ class AirflowOptions(Definition):
 
     def given(self) -> dict[str, Any]:
         """Return the options that are given and not empty, by name."""
+        given = self.model_fields_set
+        if not given:
+            return {}
         return {
             name: value
             for name in type(self).model_fields
-            if name in self.model_fields_set and (value := getattr(self, name)) is not None
+            if name in given and (value := getattr(self, name)) is not None
         }
 
     def problems(self) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ piece stands.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from bollhav_provider.exceptions import GridError
@@ -19,6 +20,9 @@ from bollhav_provider.model.signature import RESERVED
 from bollhav_provider.model.texts import text_problems
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bollhav_provider.intervals import Grid
     from bollhav_provider.model.base import Finding
     from bollhav_provider.model.environment import Environment
     from bollhav_provider.model.model import Model
@@ -308,8 +312,7 @@ def _contract_warnings(model: Model, time: TimeChunking) -> Iterator[str]:
     if begin is None:
         return
     try:
-        first = time.grid.ceil(begin)
-        until = time.grid.next(first)
+        first, until = _first_window(time.grid, begin)
     except GridError:
         yield f"contract.begin: the chunk {time.chunk!r} has no window after {_show(begin)}"
         return
@@ -323,6 +326,13 @@ def _contract_warnings(model: Model, time: TimeChunking) -> Iterator[str]:
             f"contract.begin: {_show(begin)} is no tick of {time.chunk!r} in {time.tz}; the first "
             f"window is [{_show(first)}, {_show(until)})"
         )
+
+
+@lru_cache(maxsize=256)
+def _first_window(grid: Grid, begin: datetime) -> tuple[datetime, datetime]:
+    """Return the first whole window; many models of a deployment begin at the same instant."""
+    first = grid.ceil(begin)
+    return first, grid.next(first)
 
 
 def _show(instant: object) -> str:

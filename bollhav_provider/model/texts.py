@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,9 @@ _DATA = frozenset({"rows", "extra", "headers", "params", "executor_config", "dag
 
 def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
     """Yield what is wrong with the texts of a piece and of all pieces in it, as (field, message)."""
-    for name in type(piece).model_fields:
-        if name == "kind" or name in _DATA:
+    given = piece.model_fields_set
+    for name, default_is_fine in _fields(type(piece)):
+        if default_is_fine and name not in given:
             continue
         value = getattr(piece, name)
         where = f"{path}.{name}" if path else name
@@ -39,6 +41,20 @@ def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
             yield where, message
 
 
+@cache
+def _fields(cls: type[Definition]) -> tuple[tuple[str, bool], ...]:
+    """Return the fields to look at, and whether the default of each needs no look."""
+    return tuple(
+        (name, field.default_factory is None and _is_fine(field.default, blank=name in cls._may_be_blank))
+        for name, field in cls.model_fields.items()
+        if name != "kind" and name not in _DATA
+    )
+
+
+def _is_fine(default: Any, *, blank: bool) -> bool:
+    return default == () or (not isinstance(default, tuple | Definition) and _problem(default, blank=blank) is None)
+
+
 def _label(field: str, item: Definition, position: int) -> str:
     """Name an item of a list as the other rules do."""
     name = getattr(item, "name", None)
@@ -51,7 +67,7 @@ def _problem(value: Any, *, blank: bool) -> str | None:
     text = str(value)
     if "\x00" in text:
         return "it holds a NUL byte, which no text of PostgreSQL can; remove it"
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         return "it holds half of a surrogate pair, which is no character; write the whole character"
     if not blank and isinstance(value, str) and not text.strip():
         return "it is empty; write something, or leave the argument out"
