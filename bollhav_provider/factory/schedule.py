@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.version_compat import any_of, cron_intervals
@@ -83,7 +84,14 @@ def schedule_bounds(model: Model, grid: Grid) -> tuple[datetime, datetime | None
     options, begin = model.airflow, model.contract.begin
     start = options.start_date or NO_BEGIN
     if begin is not None and options.start_date is None:
-        # A run that holds the contract's first chunk must exist, also when the contract begins inside of it.
-        first = model.grid.ceil(begin) if model.grid is not None else begin
-        start = grid.floor(first)
+        start = _first_start(grid, model.grid, begin)
     return start, options.end_date or model.contract.end
+
+
+@lru_cache(maxsize=256)
+def _first_start(grid: Grid, chunks: Grid | None, begin: datetime) -> datetime:
+    """Return when the first data interval starts, which many models have in common.
+
+    A run that holds the contract's first chunk must exist, also when the contract begins inside of it.
+    """
+    return grid.floor(chunks.ceil(begin) if chunks is not None else begin)

@@ -41,6 +41,10 @@ class ContractTimetable(CronDataIntervalTimetable):
         self.end = None if end is None else as_utc(end, "end")
         bound = "" if self.end is None else f", until {self.end:%Y-%m-%d %H:%M} UTC"
         self.description = f"{self.description or self.grid.expression} in {timezone}{bound}"
+        self._hash = hash((self.grid, self.end))  # Airflow asks for it dozens of times a DAG
+
+    def validate(self) -> None:
+        """Check nothing: an expression without a meaning is refused when the timetable is made."""
 
     def serialize(self) -> dict[str, Any]:
         """Return what :meth:`deserialize` takes."""
@@ -57,7 +61,7 @@ class ContractTimetable(CronDataIntervalTimetable):
         return isinstance(other, ContractTimetable) and (self.grid, self.end) == (other.grid, other.end)
 
     def __hash__(self) -> int:
-        return hash((self.grid, self.end))
+        return self._hash
 
     # Airflow's own next_dagrun_info, infer_manual_data_interval and skipping to the latest window step with these.
 
