@@ -18,7 +18,7 @@ from bollhav_provider.model.words import shown
 if TYPE_CHECKING:
     from bollhav_provider.model.base import Definition
 
-_PLAIN = (str, type(None), int, float)
+_PLAIN = frozenset({str, type(None), int, float})
 
 
 class _Kind(NamedTuple):
@@ -47,6 +47,11 @@ def _choices(annotation: Any) -> list[Any]:
     return [annotation]
 
 
+def has_field(cls: type[Definition], name: str) -> bool:
+    """Say whether a piece has a field of that name."""
+    return name in _kinds(cls)
+
+
 def one_in_a_list(cls: type[Definition], data: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with a list around each piece that stands alone where several may."""
     from bollhav_provider.model.base import Definition
@@ -55,7 +60,7 @@ def one_in_a_list(cls: type[Definition], data: dict[str, Any]) -> dict[str, Any]
     alone = {
         name: (value,)
         for name, value in data.items()
-        if isinstance(value, Definition) and name in kinds and kinds[name].many
+        if type(value) not in _PLAIN and name in kinds and kinds[name].many and isinstance(value, Definition)
     }
     return {**data, **alone} if alone else data
 

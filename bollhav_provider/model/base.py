@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.model.arguments import one_in_a_list, slips
+from bollhav_provider.model.arguments import has_field, one_in_a_list, slips
 from bollhav_provider.model.explain import explain
 from bollhav_provider.model.frozen import Bag, FrozenDict, freeze, thaw
 from bollhav_provider.model.words import did_you_mean, shown
@@ -80,7 +80,7 @@ class Definition(BaseModel):
             raise DefinitionError(list(explain(error, cls._label(data), list(cls.model_fields)))) from None
         except Exception as error:  # a value of the user's own that fails while it is looked at
             raise DefinitionError([Problem(cls._label(data), "arguments", f"cannot be read: {error}")]) from error
-        if "kind" in cls.model_fields:
+        if has_field(cls, "kind"):
             # What tells one kind of piece from another is written out even where only given fields are.
             self.__pydantic_fields_set__.add("kind")
 

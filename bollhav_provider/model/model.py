@@ -87,7 +87,8 @@ class Model(ModelFields):
             from bollhav_provider.model.rules import definition_problems, definition_warnings
 
             problems: list[Problem] = []
-            known = {name: value for name, value in data.items() if name in type(self).model_fields}
+            fields = type(self).model_fields
+            known = {name: value for name, value in data.items() if name in fields}
             label = self._label(data)
             try:
                 super().__init__(*args, **data)

@@ -74,7 +74,8 @@ def _name_problems(model: Model) -> Iterator[Finding]:
             )
             return
     names = {model.target.name: "the table"}
-    for key in () if model.is_view else model.keys:
+    keys = model.keys
+    for key in () if model.is_view else keys:
         if key.name in names:
             yield (
                 "key" if model.key and key.columns == model.key else "target.columns",
@@ -82,7 +83,7 @@ def _name_problems(model: Model) -> Iterator[Finding]:
                 "rename a column",
             )
         names[key.name] = f"the key on ({', '.join(key.columns)})"
-    for key in model.keys[len(model.target.keys()) :]:
+    for key in keys[len(model.target.keys()) :] if model.key else ():
         if problem := length_problem(key.name, "unique constraint's name"):
             yield "key", f"{problem} (it is made of the table's and the key's names)"
 

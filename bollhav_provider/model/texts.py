@@ -17,6 +17,7 @@ from bollhav_provider.model.base import Definition
 if TYPE_CHECKING:
     from bollhav_provider.model.base import Finding
 
+_NO_TEXT = frozenset({type(None), bool, int, float})
 #: Values of the user's own, which are data and no part of the language.
 _DATA = frozenset({"rows", "extra", "headers", "params", "executor_config", "dag_args", "task_args"})
 
@@ -28,6 +29,12 @@ def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
         if default_is_fine and name not in given:
             continue
         value = getattr(piece, name)
+        if type(value) in _NO_TEXT:
+            continue
+        if type(value) is str:
+            if (message := _problem(value, blank=name in piece._may_be_blank)) is not None:
+                yield f"{path}.{name}" if path else name, message
+            continue
         where = f"{path}.{name}" if path else name
         if isinstance(value, Definition):
             yield from text_problems(value, where)
@@ -45,14 +52,16 @@ def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
 def _fields(cls: type[Definition]) -> tuple[tuple[str, bool], ...]:
     """Return the fields to look at, and whether the default of each needs no look."""
     return tuple(
-        (name, field.default_factory is None and _is_fine(field.default, blank=name in cls._may_be_blank))
+        (name, _is_fine(field.get_default(call_default_factory=True), blank=name in cls._may_be_blank))
         for name, field in cls.model_fields.items()
         if name != "kind" and name not in _DATA
     )
 
 
 def _is_fine(default: Any, *, blank: bool) -> bool:
-    return default == () or (not isinstance(default, tuple | Definition) and _problem(default, blank=blank) is None)
+    if isinstance(default, Definition):
+        return next(text_problems(default), None) is None
+    return default == () or (not isinstance(default, tuple) and _problem(default, blank=blank) is None)
 
 
 def _label(field: str, item: Definition, position: int) -> str:
