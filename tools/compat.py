@@ -30,6 +30,7 @@ TESTS = (
     "tests/airflow/test_waiting.py",
     "tests/airflow/test_clearing.py",
     "tests/airflow/test_runs.py",
+    "tests/airflow/test_cascade.py",
 )
 _TOOLS = ("hypothesis>=6.100", "jsonschema>=4.21", "pytest>=8.2", "pytest-timeout>=2.3")
 

@@ -89,6 +89,7 @@ def test_every_model_downstream_runs_its_windows_again_whatever_dag_file_it_is_o
     assert attempts(library, TOTAL) == [("applied", 2)]
 
 
+@pytest.mark.once
 def test_a_run_without_cascade_starts_nothing(run: Any, chain: dict[str, Any]) -> None:
     assert run(chain["shop.orders"], "2024-02-02", conf=SECOND).state == "success"
     assert runs(*chain) == []
@@ -170,6 +171,7 @@ def test_models_of_one_dag_do_their_own_windows_and_the_others_get_runs_for_one_
     assert attempts(library, SUMS) == [("applied", 1), ("applied", 2), ("applied", 1)]
 
 
+@pytest.mark.once
 def test_one_model_alone_of_a_dag_has_the_others_run_by_runs_of_their_own(library: str, run: Any) -> None:
     dag = published(build_dags([ORDERS, SUMS], group_by="all")["bollhav.daily"])
     assert run(dag, "2024-02-01", conf=ALL).state == "success"
@@ -192,8 +194,9 @@ def test_a_dag_of_several_models_in_another_file_is_found_by_what_it_made(librar
     assert [status for status, _ in attempts(library, REPORT)] == ["applied"] * 3
 
 
+@pytest.mark.once
 def test_a_model_that_reads_its_own_past_makes_its_later_windows_again(library: str, run: Any) -> None:
-    running = windowed("mart.running").model_copy(update={"state": State(sequential=True)})
+    running = windowed("mart.running", units_per_task=3).model_copy(update={"state": State(sequential=True)})
     dag = published(build_dags([running])["mart.running"])
     assert run(dag, "2024-02-01", conf=ALL).state == "success"
     assert run(dag, "2024-02-02", conf=SECOND | {"cascade": True}).state == "success"
@@ -202,6 +205,7 @@ def test_a_model_that_reads_its_own_past_makes_its_later_windows_again(library: 
     assert attempts(library, running) == [("applied", 1), ("applied", 2), ("applied", 2)]
 
 
+@pytest.mark.once
 def test_stretches_are_joined_across_the_smallest_gaps() -> None:
     def days(first: int, last: int) -> Interval:
         start = datetime(2024, 1, 1, tzinfo=UTC)
