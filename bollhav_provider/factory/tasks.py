@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import task_group
-
 from bollhav_provider.factory.arguments import execute_arguments, merged, sensor_arguments, task_arguments
+from bollhav_provider.factory.mapping import mapped_group
 from bollhav_provider.factory.names import dag_id as task_id_of
 from bollhav_provider.operators.execute import ExecuteOperator
 from bollhav_provider.operators.prefill import PrefillOperator
@@ -69,7 +68,6 @@ def model_tasks(
     patience = merged(own, options.sensor_args, sensor_arguments(model))
     waits = {"when_closed": "skip" if patience.get("soft_fail") else "wait", "wait_timeout": patience.get("timeout")}
 
-    @task_group(group_id=UNIT)
     def unit(units: Any) -> None:
         sensors = [
             UpstreamSensor(
@@ -101,8 +99,7 @@ def model_tasks(
         if sensors:
             sensors >> execute
 
-    group = unit.expand(units=prefill.output)
-    return prefill, group
+    return prefill, mapped_group(UNIT, unit, prefill.output)
 
 
 def gates(model: Model, graph: Graph) -> dict[str, Source]:
