@@ -113,7 +113,7 @@ def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
         file = getattr(module, "__file__", None)
         if not (isinstance(module, ModuleType) and isinstance(file, str) and file.endswith(".py")):
             continue
-        folder = os.path.split(file)[0]
+        folder = file.rpartition(os.sep)[0]
         if folder not in below:
             below[folder] = _is_below(str(_real_folder(folder)), root) or _real_folder(folder) == root.parent
         if below[folder] and _is_below(str(path := real_file(file)), root):
