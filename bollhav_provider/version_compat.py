@@ -25,6 +25,21 @@ AIRFLOW_V_3_1_PLUS: bool = _version() >= (3, 1, 0)
 AIRFLOW_V_3_2_PLUS: bool = _version() >= (3, 2, 0)
 AIRFLOW_V_3_3_PLUS: bool = _version() >= (3, 3, 0)
 
+if AIRFLOW_V_3_0_PLUS:
+
+    class TaskInterrupted(KeyboardInterrupt):
+        """Airflow asked the task to stop. A KeyboardInterrupt, so that a query in flight is cancelled on its way."""
+
+else:
+    from airflow import exceptions as _exceptions
+
+    class TaskInterrupted(KeyboardInterrupt, _exceptions.AirflowTaskTerminated):  # type: ignore[no-redef, misc]
+        """Airflow asked the task to stop, as above.
+
+        Airflow 2 takes it for its own way of stopping a task by the second base. With anything else it would forget
+        that a person marked the task meanwhile, and try again what they marked failed, or success.
+        """
+
 
 def make_asset(name: str, uri: str) -> Any:
     """Return an Asset; on 2.11 a Dataset, which has no name beside its URI."""
@@ -83,6 +98,29 @@ def generation(ti: Any, retries: int | None) -> int:
     return max(1, int(most) - int(retries) + 1)
 
 
+def start_once_expanded(task: Any) -> None:
+    """Have a task of a mapped group started only once it is expanded, by whatever starts it.
+
+    Every scheduler sees to that by itself. The backfill of Airflow 2 asks the task's own conditions, where it is only
+    for mapped tasks, not for those of mapped groups: it starts one without an index, which fails, and never ends.
+    """
+    if AIRFLOW_V_3_0_PLUS:
+        return
+    from importlib import import_module
+
+    condition = import_module("airflow.ti_deps.deps.mapped_task_expanded").MappedTaskIsExpanded()
+    task.deps = frozenset({*task.deps, condition})
+
+
+def xcom_access() -> tuple[Any, Any]:
+    """Return the class of the metadata's XCom rows, and the function that gives the value of one."""
+    from airflow.models import xcom
+
+    if AIRFLOW_V_3_0_PLUS:
+        return xcom.XComModel, xcom.XComModel.deserialize_value
+    return xcom.BaseXCom, xcom.XCom.deserialize_value
+
+
 def airflow_time_outs() -> tuple[type[BaseException], ...]:
     """Return the exceptions by which Airflow ends a task from outside."""
     from airflow.providers.common.compat.sdk import AirflowTaskTimeout
@@ -91,8 +129,8 @@ def airflow_time_outs() -> tuple[type[BaseException], ...]:
 
 
 def dag_page(dag_id: str) -> str:
-    """Return the address of a DAG's page in the UI."""
-    return f"/dags/{dag_id}" if AIRFLOW_V_3_0_PLUS else f"/dags/{dag_id}/grid"
+    """Return the address of a DAG's page, as the UI follows it: on Airflow 3 from its own root, wherever that is."""
+    return f"dags/{dag_id}" if AIRFLOW_V_3_0_PLUS else f"/dags/{dag_id}/grid"
 
 
 def mask_secret(secret: str) -> None:

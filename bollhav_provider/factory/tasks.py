@@ -13,6 +13,7 @@ from bollhav_provider.operators.execute import ExecuteOperator
 from bollhav_provider.operators.prefill import PrefillOperator
 from bollhav_provider.operators.run_keys import EXECUTE, PREFILL, UNIT
 from bollhav_provider.sensors.upstream import UpstreamSensor
+from bollhav_provider.version_compat import start_once_expanded
 
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
@@ -96,6 +97,8 @@ def model_tasks(
             map_index_template=_LABEL,
             **merged(waits, own, options.execute_args, execute_arguments(model)),
         )
+        for task in (*sensors, execute):
+            start_once_expanded(task)
         if sensors:
             sensors >> execute
 

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from bollhav_provider.exceptions import BollhavError
 from bollhav_provider.links import TASK_LINKS
-from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, airflow_time_outs
+from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, TaskInterrupted, airflow_time_outs
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from bollhav_provider.intervals import Unit
     from bollhav_provider.model import Model
     from bollhav_provider.settings import Settings
-
-
-class TaskInterrupted(KeyboardInterrupt):
-    """Airflow asked the task to stop. A KeyboardInterrupt, so that a query in flight is cancelled on its way out."""
 
 
 @contextlib.contextmanager
@@ -148,7 +144,7 @@ class ModelOperator(BaseOperator):
     def on_kill(self) -> None:
         """Stop: cancel what the server does for us, and unwind so that the claim goes back to pending.
 
-        Airflow 3 calls this from its signal handler and lets the task go on afterwards, so it must raise;
+        Airflow calls this from its signal handler, and Airflow 3 lets the task go on afterwards, so it must raise;
         after a time-out there is nothing left to unwind.
         """
         if self._connections is not None:
