@@ -20,12 +20,23 @@ _EXECUTING = frozenset({"ExecuteOperator", "RunModelOperator"})
 @hookimpl
 def on_task_instance_success(previous_state: Any, task_instance: Any) -> None:
     """Record the units of an execute task that a person marked success as applied, flagged as marked."""
-    if previous_state is not None or getattr(task_instance, "operator", None) not in _EXECUTING:
+    if previous_state is None:
+        marked_success(task_instance)
+
+
+def marked_success(task_instance: Any, person: str | None = None) -> None:
+    """Record the units of an execute task as applied; of any other task there is nothing to record.
+
+    Args:
+        task_instance: the row of the metadata database, in a session.
+        person: who marked it, where the caller knows.
+    """
+    if getattr(task_instance, "operator", None) not in _EXECUTING:
         return
     from bollhav_provider.plugins.marked import record_marked
 
     try:
-        record_marked(task_instance)
+        record_marked(task_instance, person)
     except Exception:  # the person's request must not fail because the library cannot be reached
         log.exception(
             "%s.%s of run %s was marked success, and its windows could not be marked applied: use the run parameter "

@@ -1,4 +1,7 @@
-"""Record in the library what a person asserted in Airflow's UI. Runs in the API server, which has no DAG file."""
+"""Record in the library what a person asserted in Airflow's UI. Runs in the API server, which has no DAG file.
+
+With Airflow 2 it runs in the web server.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def record_marked(task_instance: Any) -> int:
+def record_marked(task_instance: Any, person: str | None = None) -> int:
     """Mark the units of an execute task applied, unless they are.
 
     Args:
-        task_instance: the row of the metadata database, in the session of the person's request.
+        task_instance: the row of the metadata database, in a session.
+        person: who marked it; by default who the audit log says it was.
 
     Returns:
         How many units were marked.
@@ -30,7 +34,7 @@ def record_marked(task_instance: Any) -> int:
     run = _handed_on(session, task_instance)
     if run is None or run["spec"].get("state_disabled") or run["spec"].get("dry_state"):
         return 0
-    return _mark(run["spec"], run["units"], task_instance, _person(session, task_instance))
+    return _mark(run["spec"], run["units"], task_instance, person or _person(session, task_instance))
 
 
 def _mark(spec: Mapping[str, Any], batch: list[Any], task_instance: Any, person: str) -> int:
@@ -71,19 +75,21 @@ def _handed_on(session: Any, task_instance: Any) -> dict[str, Any] | None:
 
 
 def _xcom(session: Any, task_instance: Any, task_id: str, key: str) -> Any:
-    from airflow.models.xcom import XComModel
     from sqlalchemy import select
 
+    from bollhav_provider.version_compat import xcom_access
+
+    model, value_of = xcom_access()
     row = session.scalars(
-        select(XComModel).where(
-            XComModel.dag_id == task_instance.dag_id,
-            XComModel.run_id == task_instance.run_id,
-            XComModel.task_id == task_id,
-            XComModel.map_index == -1,
-            XComModel.key == key,
+        select(model).where(
+            model.dag_id == task_instance.dag_id,
+            model.run_id == task_instance.run_id,
+            model.task_id == task_id,
+            model.map_index == -1,
+            model.key == key,
         )
     ).first()
-    return XComModel.deserialize_value(row) if row is not None else None
+    return value_of(row) if row is not None else None
 
 
 def _person(session: Any, task_instance: Any) -> str:
