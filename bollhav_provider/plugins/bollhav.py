@@ -29,3 +29,15 @@ class BollhavPlugin(AirflowPlugin):
             from bollhav_provider.plugins.page import build_app
 
             return [{"app": build_app(), "url_prefix": PREFIX, "name": "Bollhav"}]
+
+    if not AIRFLOW_V_3_0_PLUS:
+        from bollhav_provider.plugins import airflow_2 as _airflow_2
+
+        listeners = [listener, _airflow_2]
+
+        @functools.cached_property
+        def flask_blueprints(self) -> list[Any]:  # type: ignore[override]
+            """What the web server registers, and no other process: Flask is not imported for a task."""
+            from bollhav_provider.plugins.web_2 import build_blueprint
+
+            return [build_blueprint()]
