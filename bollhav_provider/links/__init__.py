@@ -12,7 +12,8 @@ from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, dag_page
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
-#: Where the plugin's pages are.
+#: Where the plugin's pages are. Links to them have no slash in front: Airflow's UI follows those from its own root,
+#: which need not be that of the server.
 PREFIX = "/bollhav"
 
 
@@ -54,4 +55,5 @@ def state_page(full_name: str, units: Any) -> str:
         first, last = units[0], units[-1]
         if isinstance(first, dict) and first.get("since"):
             query = {"since": first["since"], "until": last["until"]}
-    return f"{PREFIX}/models/{quote(full_name, safe='')}" + (f"?{urlencode(query)}" if query else "")
+    address = f"{PREFIX.lstrip('/')}/models/{quote(full_name, safe='')}"
+    return address + (f"?{urlencode(query)}" if query else "")

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowPlugin
 from bollhav_provider.links import PREFIX, StateLink, UpstreamLink
 from bollhav_provider.plugins import listener
 from bollhav_provider.timetables.contract import ContractTimetable
-from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_1_PLUS
 
 
 class BollhavPlugin(AirflowPlugin):
@@ -29,6 +29,18 @@ class BollhavPlugin(AirflowPlugin):
             from bollhav_provider.plugins.page import build_app
 
             return [{"app": build_app(), "url_prefix": PREFIX, "name": "Bollhav"}]
+
+    if AIRFLOW_V_3_1_PLUS:
+        #: Where the list of models is found in the UI; like every link to these pages it has no slash in front.
+        external_views = [
+            {
+                "name": "Bollhav models",
+                "href": f"{PREFIX.lstrip('/')}/models",
+                "url_route": "bollhav",
+                "destination": "nav",
+                "category": "browse",
+            }
+        ]
 
     if not AIRFLOW_V_3_0_PLUS:
         from bollhav_provider.plugins import airflow_2 as _airflow_2

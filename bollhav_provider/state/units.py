@@ -96,14 +96,14 @@ def units(
     """
     ref = StateRef.of(model, env)
     if model.is_windowless:
-        found = _fetch(conn, ref, _THE_GROWING_ROW if grows(model) else _THE_WINDOWLESS_ROW, {}, whole=True)
+        found = fetch(conn, ref, _THE_GROWING_ROW if grows(model) else _THE_WINDOWLESS_ROW, {}, whole=True)
     elif window is None:
         first, last = declared_edges(model)
         condition = sql.SQL(
             "WHERE s.since >= coalesce(%(first)s::timestamptz, '-infinity') "
             "AND s.since < coalesce(%(last)s::timestamptz, 'infinity') {} ORDER BY s.since, s.until {}"
         ).format(_only(outstanding), _limit(limit))
-        found = _fetch(conn, ref, condition, {"first": first, "last": last})
+        found = fetch(conn, ref, condition, {"first": first, "last": last})
     else:
         # the row before the window is looked at too: one of another grain would reach into it
         condition = sql.SQL(
@@ -111,7 +111,7 @@ def units(
             "ORDER BY p.since DESC LIMIT 1), %(since)s) AND s.since < %(until)s AND s.until > %(since)s "
             "ORDER BY s.since, s.until"
         ).format(ref.ident)
-        overlapping = _fetch(conn, ref, condition, {"since": window.since, "until": window.until})
+        overlapping = fetch(conn, ref, condition, {"since": window.since, "until": window.until})
         if not model.is_flexible:
             _check_grain(model, ref, window, overlapping)
         found = [row for row in overlapping if row.covers is not None and window.contains(row.covers)]
@@ -133,7 +133,7 @@ def working(conn: Conn, model: Model, env: Environment, window: Interval | None 
         "WHERE s.status = 'running' AND (%(since)s::timestamptz IS NULL OR s.since >= %(since)s) "
         "AND (%(until)s::timestamptz IS NULL OR s.until <= %(until)s) ORDER BY s.since"
     )
-    found = _fetch(conn, ref, tail, {"since": since, "until": until}, whole=model.is_windowless)
+    found = fetch(conn, ref, tail, {"since": since, "until": until}, whole=model.is_windowless)
     return [row for row in found if row.in_work and not row.abandoned]
 
 
@@ -145,9 +145,18 @@ def _limit(limit: int | None) -> sql.Composable:
     return sql.SQL("") if limit is None else sql.SQL("LIMIT {}").format(sql.Literal(limit))
 
 
-def _fetch(
+def fetch(
     conn: Conn, ref: StateRef, tail: sql.Composable, values: dict[str, Any], *, whole: bool = False
 ) -> list[UnitRow]:
+    """Read rows of a state table that a unit can be made of.
+
+    Args:
+        conn: any.
+        ref: the state table.
+        tail: what follows ``FROM (...) s``: conditions, order and limit over the row ``s``.
+        values: of the parameters in ``tail``.
+        whole: whether it is the one row of a model without windows.
+    """
     columns = sql.SQL(", ").join(sql.SQL("s.") + sql.Identifier(name) for name in _EXTRA)
     query = _SELECT.format(
         APPLIED_AT, in_work(ref, windowless=whole), abandoned(ref, windowless=whole), columns, ref.ident, SOUND

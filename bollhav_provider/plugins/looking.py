@@ -1,0 +1,204 @@
+"""What the provider's pages show, read from the library. All SQL is the state room's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bollhav_provider.intervals import Interval
+    from bollhav_provider.model import Environment
+    from bollhav_provider.state import LibraryEntry, UnitRow
+    from bollhav_provider.state.browse import Standing
+
+#: Most models, and most units, of one page.
+MODELS, UNITS = 500, 100
+#: What may be seen of a set of DAG ids.
+Allowed = Callable[[set[str]], set[str]]
+
+
+@dataclass(frozen=True)
+class Models:
+    """The list of models.
+
+    Attributes:
+        shown: each with how it stands; None for one without state.
+        more: whether there are more than fit.
+        empty: whether the library has no model at all that may be seen.
+    """
+
+    shown: tuple[tuple[LibraryEntry, Standing | None], ...]
+    more: bool
+    empty: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a model's units is asked for.
+
+    Attributes:
+        since, until: of the window as they were given; empty for all.
+        status: only units that have it.
+        before: only units whose window starts before it: the next page.
+    """
+
+    since: str = ""
+    until: str = ""
+    status: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class OneModel:
+    """A model's page.
+
+    Attributes:
+        entry: as the library has it.
+        standing: in numbers; None for a model without state.
+        rows: its units, the latest windows first.
+        feeds: names of the models that wait for it, as far as they may be seen.
+        waits: names of the registered models that it waits for, by the name that it declares, likewise.
+        older: start of the window from which on there is more; None at the end.
+    """
+
+    entry: LibraryEntry
+    standing: Standing | None
+    rows: tuple[UnitRow, ...]
+    feeds: tuple[str, ...]
+    waits: Mapping[str, str]
+    older: datetime | None
+
+
+def look_at_models(allowed: Allowed, wanted: str = "", *, trouble: bool = False) -> Models:
+    """Read the list.
+
+    Args:
+        allowed: which DAGs may be seen.
+        wanted: part of a name, or a tag; empty for all.
+        trouble: only models that somebody should look at.
+    """
+    from bollhav_provider.state.browse import registered, standings
+
+    with _library() as (conn, env):
+        all_entries = _visible(registered(conn, env), allowed)
+        entries = [entry for entry in all_entries if _matches(entry, wanted)]
+        counted = entries if trouble else entries[:MODELS]
+        found = standings(conn, [entry.ref for entry in counted if entry.ref is not None])
+    shown = [(entry, found.get(entry.ref) if entry.ref is not None else None) for entry in counted]
+    if trouble:
+        shown = [(entry, stands) for entry, stands in shown if stands is not None and stands.troubled]
+    more = len(entries) > MODELS if not trouble else len(shown) > MODELS
+    return Models(tuple(shown[:MODELS]), more, not all_entries)
+
+
+def look_at_model(full_name: str, asked: Asked, allowed: Allowed) -> OneModel | None:
+    """Read a model's page; None for a model that is not registered.
+
+    Args:
+        full_name: as the library has it, or without the environment's suffix.
+        asked: which units.
+        allowed: which DAGs may be seen.
+
+    Raises:
+        IntervalError: an instant is none, or the window is empty.
+        PermissionError: the model may not be seen.
+    """
+    from bollhav_provider.state.browse import recent, registered, standings
+
+    with _library() as (conn, env):
+        names = {entry.full_name: entry for entry in registered(conn, env)}
+        entry = names.get(full_name) or names.get(_in_library(env, full_name))
+        if entry is None:
+            return None
+        visible = {one.full_name for one in _visible(list(names.values()), allowed)}
+        if entry.full_name not in visible:
+            raise PermissionError(f"You may not see the DAG of {full_name}.")
+        window, before = _window(entry, asked)
+        rows = recent(conn, entry, window=window, status=asked.status or None, before=before, limit=UNITS + 1)
+        standing = standings(conn, [entry.ref]).get(entry.ref) if entry.ref is not None else None
+    waits = {name: _in_library(env, name) for name in entry.upstream}
+    feeds = [
+        name
+        for name, other in names.items()
+        if name in visible and entry.full_name in {_in_library(env, one) for one in other.upstream}
+    ]
+    last = rows[UNITS - 1].covers if len(rows) > UNITS else None
+    return OneModel(
+        entry,
+        standing,
+        tuple(rows[:UNITS]),
+        tuple(feeds),
+        {name: found for name, found in waits.items() if found in visible},
+        last.since if last else None,
+    )
+
+
+@contextmanager
+def _library() -> Iterator[tuple[Any, Environment]]:
+    """Open a connection to the library; closes it at the end."""
+    from bollhav_provider.hooks.library import LibraryHook
+    from bollhav_provider.hooks.settings import deployment_settings
+    from bollhav_provider.operators.run_context import environment
+
+    with closing(LibraryHook().connections("bollhav page").state()) as conn:
+        yield conn, environment(deployment_settings())
+
+
+def _window(entry: LibraryEntry, asked: Asked) -> tuple[Interval | None, datetime | None]:
+    from bollhav_provider.exceptions import IntervalError
+    from bollhav_provider.intervals import Interval, as_utc, as_utc_or_day
+
+    before = as_utc(asked.before, "before") if asked.before else None
+    if not asked.since and not asked.until:
+        return None, before
+    if not (asked.since and asked.until):
+        raise IntervalError("a window has two ends: give since and until, or neither.")
+    since, until = (
+        as_utc_or_day(value, name, zone(entry)) for name, value in (("since", asked.since), ("until", asked.until))
+    )
+    return Interval(since, until), before
+
+
+def zone(entry: LibraryEntry) -> str:
+    """Return the zone of a model's windows."""
+    from zoneinfo import ZoneInfo
+
+    tz = str(entry.metadata.get("tz") or "UTC")
+    try:
+        ZoneInfo(tz)
+    except (ValueError, OSError):  # another writer's, or of another machine
+        return "UTC"
+    return tz
+
+
+def dag_of(entry: LibraryEntry) -> str:
+    """Return the id of the DAG that a model has when it has one of its own."""
+    from bollhav_provider.factory.names import dag_id
+
+    names = [entry.metadata.get(part) for part in ("catalog", "schema", "table")]
+    return dag_id(".".join(str(name) for name in names if name) if names[1] and names[2] else entry.full_name)
+
+
+def _visible(entries: list[LibraryEntry], allowed: Allowed) -> list[LibraryEntry]:
+    """Return the models whose DAG may be seen; one that runs in a DAG of several is judged by its own name."""
+    seen = allowed({dag_of(entry) for entry in entries})
+    return [entry for entry in entries if dag_of(entry) in seen]
+
+
+def _matches(entry: LibraryEntry, wanted: str) -> bool:
+    wanted = wanted.strip().casefold()
+    tags = {str(tag).casefold() for tag in entry.metadata.get("tags") or ()}
+    return wanted in entry.full_name.casefold() or wanted in tags
+
+
+def _in_library(env: Environment, name: str) -> str:
+    """Return a declared name as the library has it; a pattern, or anything else that is no name, stays as it is."""
+    from bollhav_provider.sensors.upstream import env_name
+
+    try:
+        return env_name(env, name)
+    except ValueError:
+        return name
