@@ -14,6 +14,10 @@ from bollhav_provider.factory.names import dag_id
 from bollhav_provider.factory.schedule import NO_BEGIN
 
 TAG = "definition-error"
+_UNAFFECTED = (
+    "What can be built has its DAG as before. What cannot keeps its table and its state, and goes on where it was once "
+    "this is mended."
+)
 
 
 class DefinitionErrorOperator(BaseOperator):
@@ -51,7 +55,7 @@ def broken_dag(name: str, problem: str, tags: list[str]) -> Any:
         catchup=False,
         is_paused_upon_creation=False,  # a paused DAG is what nobody looks at
         tags=sorted({TAG, *tags}),
-        doc_md=f"### `{name}` cannot be built\n\n```\n{text}\n```\n\nEvery other model of the file is unaffected.",
+        doc_md=f"### `{name}` cannot be built\n\n```\n{text}\n```\n\n{_UNAFFECTED}",
     ) as dag:
         DefinitionErrorOperator(task_id="definition_error", problem=text, retries=0)
     return dag

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from bollhav_provider.links import state_page
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
 
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
@@ -41,17 +46,27 @@ def _facts(model: Model) -> list[tuple[str, str]]:
         facts.append(("window", f"`{grid.cron}` in {grid.tz}"))
     if (run_grid := model.run_grid) is not None and run_grid != model.grid:
         facts.append(("one run covers", f"`{run_grid.cron}` in {run_grid.tz}"))
-    contract = model.contract
-    if contract.begin or contract.end:
-        begin = contract.begin.isoformat() if contract.begin else "the first row"
-        end = contract.end.isoformat() if contract.end else "open"
-        facts.append(("contract", f"from {begin} to {end}"))
+    if contract := _contract(model):
+        facts.append(("contract", contract))
     if model.is_tracked:
-        facts.append(("state", f"`{model.state_table}`"))
+        page = f"; [its windows]({state_page(model.full_name, None)})" if AIRFLOW_V_3_0_PLUS else ""
+        facts.append(("state", f"`{model.state_table}`{page}"))
     people = _people(model)
     if people:
         facts.append(("people", people))
     return facts
+
+
+def _contract(model: Model) -> str:
+    """Return the ends of the contract in the zone of the model's windows, where a day's begin is a midnight."""
+    begin, end = model.contract.begin, model.contract.end
+    parts = [f"{word} {_local(at, model.tz)}" for word, at in (("from", begin), ("to", end)) if at is not None]
+    return f"{' '.join(parts)} in {model.tz}" if parts else ""
+
+
+def _local(at: datetime, tz: str) -> str:
+    local = at.astimezone(ZoneInfo(tz)).replace(tzinfo=None)
+    return local.isoformat(" ", "minutes" if not (local.second or local.microsecond) else "auto")
 
 
 def _people(model: Model) -> str:

@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 
 #: Gives the form a picker. Airflow 2 also refuses by it what is no full instant, such as a plain date.
 _INSTANT: dict[str, str] = {"format": "date-time"} if AIRFLOW_V_3_0_PLUS else {}
+#: What the form shows for each mode.
+_MODES = {
+    "discover": "discover: nothing, what is applied stays",
+    "bulldozer": "bulldozer: the run's window",
+    "torch": "torch: every unit of the model",
+}
 #: Tells "no value given" from a given None.
 _NOTHING = object()
 _BOOLEANS = {
-    "dry_state": ("Plan only", "Show the plan in the log of `prefill` and change nothing."),
+    "dry_state": ("Plan only", "Show the plan in the log of the task prefill and change nothing."),
     "mark_applied": (
         "Mark as applied",
         "Record the window's units as applied without moving any data, for data that was loaded another way. "
@@ -29,7 +35,7 @@ _BOOLEANS = {
     "cascade": (
         "Cascade",
         "Make the windows downstream that were made from this run's windows outstanding again, across DAGs, and start "
-        "runs of those DAGs for them. The log of `prefill` names the runs.",
+        "runs of those DAGs for them. The log of the task prefill names the runs.",
     ),
 }
 
@@ -74,13 +80,12 @@ def run_params(model: Model | None) -> dict[str, Any]:
     if windowed:
         params["since"] = Param(
             None, type=["null", "string"], **_INSTANT, title="Since",
-            description="Start of the window, included: a date, or an instant with offset. "
-            "Empty: the run's data interval.",
+            description="Start of the window, included. Empty: the run's data interval, else the latest window. "
+            "The API takes a date as well: midnight in the model's zone.",
         )  # fmt: skip
         params["until"] = Param(
             None, type=["null", "string"], **_INSTANT, title="Until",
-            description="End of the window, excluded: a date, or an instant with offset. "
-            "Empty: the run's data interval.",
+            description="End of the window, excluded. Together with Since, or neither.",
         )  # fmt: skip
     if model is None:
         params["only"] = Param(
@@ -90,9 +95,9 @@ def run_params(model: Model | None) -> dict[str, Any]:
     if model is not None and not model.is_tracked:
         return params
     params["state_mode"] = Param(
-        None, type=["null", "string"], enum=[None, "discover", "bulldozer", "torch"], title="State mode",
-        description="What is invalidated first, once a run. discover: nothing, only outstanding units run. "
-        "bulldozer: the run's window. torch: every unit of the model. Empty: as configured (bulldozer).",
+        None, type=["null", "string"], enum=[None, *_MODES], title="State mode",
+        values_display={"None": "as configured (bulldozer, unless said otherwise)", **_MODES},
+        description="What is put back first, once a run. Whatever it is, the run does its own window alone.",
     )  # fmt: skip
     if model is None or model.is_flexible:
         params["interval_override"] = Param(

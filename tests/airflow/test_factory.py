@@ -16,6 +16,7 @@ from airflow_models import gated, timeless, windowed
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.exceptions import ConfigurationError, DefinitionError
 from bollhav_provider.model import AirflowOptions, People, UpstreamContract
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
 
 GOOD = """
     from bollhav_provider.model import Batch, Contract, Column, Model, State, Target, TimeChunking, WriteMode
@@ -126,6 +127,25 @@ def test_tags_owner_documentation_and_arguments_come_from_the_model() -> None:
     execute = dag.get_task("unit.execute")
     assert (execute.owner, execute.retries, execute.pool, execute.queue) == ("ada", 4, "heavy", "q")
     assert dag.get_task("prefill").pool == "default_pool"
+
+
+def test_the_documentation_shows_the_contract_as_the_model_declares_it_and_leads_to_the_state() -> None:
+    begin, end = "2024-01-01T00:00:00-05:00", "2024-02-01T00:00:00-05:00"
+    bounded = windowed("shop.orders", tz="America/New_York", begin=begin, end=end)
+    text = build_dags([bounded])["shop.orders"].doc_md
+    assert "| contract | from 2024-01-01 00:00 to 2024-02-01 00:00 in America/New_York |" in text
+    assert ("[its windows](bollhav/models/shop.orders)" in text) is AIRFLOW_V_3_0_PLUS
+    text = build_dags([windowed("shop.orders", end=None)])["shop.orders"].doc_md
+    assert "| contract | from 2024-01-01 00:00 in UTC |" in text
+
+
+def test_every_parameter_is_explained_and_every_choice_of_the_form_has_words() -> None:
+    params = build_dags([windowed("shop.orders")])["shop.orders"].params
+    described = {name: params.get_param(name) for name in params}
+    assert all(param.description and param.schema["title"] for param in described.values())
+    mode = described["state_mode"].schema
+    assert {str(choice) for choice in mode["enum"]} == set(mode["values_display"])  # the form asks for None by name
+    assert all("`" not in param.description for param in described.values())  # it shows plain text
 
 
 def test_two_builds_serialise_to_the_same_text(tmp_path: Path) -> None:
