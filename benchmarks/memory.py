@@ -57,8 +57,8 @@ def measure(dsn: str, rows: int, frame_rows: int, limit_mb: int) -> int:
         conn.execute("SET TimeZone TO 'UTC'")
         data.ensure_target(conn, model, ENV)
         one = made(frame_rows)
-        with conn.transaction():  # loads every library that a write needs
-            data.write(conn, model, ENV, WHOLE, one[:1])
+        with conn.transaction():  # loads every library that a write of many frames needs
+            data.write(conn, model, ENV, WHOLE, iter([one[:1], one[1:2]]))
         before = _status("VmSize")
         resident = _status("VmRSS")
         resource.setrlimit(resource.RLIMIT_AS, ((before + limit_mb * 1024) * 1024,) * 2)

@@ -62,14 +62,15 @@ def rows(conn: psycopg.Connection[Any], model: Model, columns: str = "*", order:
 
 @contextmanager
 def copying_as(kind: str) -> Iterator[None]:
-    """Force ``csv``, or leave ``binary`` to where it is possible."""
-    before = copying.binary_available
+    """Force ``csv``, or ``binary`` wherever it is possible, for few rows too."""
+    before = copying.binary_available, copying.FEW_ROWS
     if kind == "csv":
         copying.binary_available = lambda: False  # type: ignore[assignment]
+    copying.FEW_ROWS = 0
     try:
         yield
     finally:
-        copying.binary_available = before
+        copying.binary_available, copying.FEW_ROWS = before
 
 
 def waits(conn: psycopg.Connection[Any], trace: Path, work: Callable[[], object]) -> int:
