@@ -31,6 +31,7 @@ TESTS = (
     "tests/airflow/test_clearing.py",
     "tests/airflow/test_runs.py",
     "tests/airflow/test_cascade.py",
+    "tests/airflow/test_gate_ends.py",
 )
 _TOOLS = ("hypothesis>=6.100", "jsonschema>=4.21", "pytest>=8.2", "pytest-timeout>=2.3")
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseSensorOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    BaseSensorOperator,
+)
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
@@ -51,7 +59,8 @@ class UpstreamSensor(BaseSensorOperator):
         bollhav_conn_id: Airflow connection of the library; as configured by default.
         upstream_dag_id: the DAG that makes the upstream, for the link to it.
         kwargs: ``poke_interval`` (seconds; as configured, 15), ``timeout`` (seconds; as configured, a week),
-            ``soft_fail`` (skip instead of fail when the time is out), and everything that any operator takes.
+            ``soft_fail`` (skip instead of fail when the time is out, and only then), and everything that any operator
+            takes.
     """
 
     template_fields: Sequence[str] = ("units", "upstream")
@@ -101,7 +110,8 @@ class UpstreamSensor(BaseSensorOperator):
 
     def execute(self, context: Mapping[str, Any]) -> Any:
         if not self.deferrable:
-            return super().execute(context)  # type: ignore[arg-type]
+            with self._skipping_for_time_alone():
+                return super().execute(context)  # type: ignore[arg-type]
         with failing_for_good(self):
             asked = self._asked(context)
             if self._look(asked):
@@ -118,6 +128,26 @@ class UpstreamSensor(BaseSensorOperator):
             method_name="resume",
             timeout=timedelta(seconds=seconds(self.timeout)),
         )
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+        with self._skipping_for_time_alone():
+            return super().resume_execution(next_method, next_kwargs, context)
+
+    @contextlib.contextmanager
+    def _skipping_for_time_alone(self) -> Iterator[None]:
+        """Let ``soft_fail`` skip the task when its time is out, and for nothing else.
+
+        Airflow makes a skip of every failure then, also of a gate that can never open, which is to fail at once.
+        """
+        failure: BaseException | None = None
+        try:
+            yield
+        except AirflowSkipException as exc:
+            failure = exc.__cause__
+            if failure is None or _is_time_out(failure) or getattr(self, "never_fail", False):
+                raise
+        if failure is not None:
+            raise failure
 
     def resume(self, context: Mapping[str, Any], event: Any = None) -> None:
         """End as the trigger says; where Airflow did not end the task from the triggerer itself."""
@@ -201,6 +231,13 @@ class UpstreamSensor(BaseSensorOperator):
         from bollhav_provider.hooks.library import LibraryHook
 
         return LibraryHook(self.bollhav_conn_id, settings=deployment_settings()).connections(f"bollhav {self.task_id}")
+
+
+def _is_time_out(exc: BaseException) -> bool:
+    """Whether an exception says that the time is out; Airflow 2 has none of its own for a task that is deferred."""
+    if isinstance(exc, AirflowSensorTimeout | AirflowTaskTimeout):
+        return True
+    return type(exc).__name__.startswith("TaskDeferral") and "timeout" in str(exc).lower()
 
 
 def env_name(env: Environment, full_name: str) -> str:
