@@ -80,8 +80,8 @@ def _xcom(session: Any, task_instance: Any, task_id: str, key: str) -> Any:
     from bollhav_provider.version_compat import xcom_access
 
     model, value_of = xcom_access()
-    row = session.scalars(
-        select(model).where(
+    row = session.execute(
+        select(model.value).where(
             model.dag_id == task_instance.dag_id,
             model.run_id == task_instance.run_id,
             model.task_id == task_id,
