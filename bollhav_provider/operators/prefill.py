@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from bollhav_provider.settings import Settings
 
 
+#: What a plan's words mean to who reads it in a log.
+_FATES = {
+    "run": "would run", "after": "would run", "blocked": "would wait", "hard": "cannot run as declared",
+    "applied": "applied already", "running": "in another worker's hands", "never": "not enabled",
+}  # fmt: skip
+
+
 class PrefillOperator(ModelOperator):
     """Make the model's state a mirror of its contract and list the run's units.
 
@@ -104,7 +111,7 @@ def prepare_run(
         log.warning("%s: %s", model.full_name, warning)
     run = task_run(context, cleared=first_clear(context))
     spec = RunSpec.from_settings(settings, run, environment(settings), found.window)
-    if found.empty:
+    if found.empty and not spec.reconcile:  # which works off the whole contract, wherever the run's window lies
         log.info("%s: %s", model.full_name, found.message)
         return spec, ()
     window = found.window or "whole"
@@ -112,7 +119,10 @@ def prepare_run(
     prepared = prepare(connections, task.resolved_graph(), model, spec)
     for warning in prepared.warnings:
         log.warning("%s: %s", model.full_name, warning)
-    log.info("%s: %s", model.full_name, prepared.message)
+    if prepared.message not in prepared.warnings:
+        log.info("%s: %s", model.full_name, prepared.message)
+    for line in plan_lines(prepared.plan or {}):
+        log.info("%s", line)
     ti = context.get("ti")
     if prepared.plan is not None and ti is not None:
         ti.xcom_push(key=PLAN_KEY, value=dict(prepared.plan))
@@ -120,6 +130,25 @@ def prepare_run(
         before = _before_cleared(task, context, connections, spec)
         Cascade(task, context, connections, spec).start([*prepared.cascade, *before])
     return spec, prepared.units
+
+
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each range of units that share a fate, with the reason of those that would not run.
+
+    Args:
+        plan: as the run's plan is kept in XCom.
+    """
+    from bollhav_provider.intervals import Interval
+
+    for planned in plan.get("models") or ():
+        for part in planned["ranges"]:
+            span = str(Interval.from_json(part)) if part["since"] and part["until"] else "the whole"
+            after = f" after {', '.join(part['after'])}" if part["after"] and not part["reason"] else ""
+            why = f": {part['reason']}" if part["reason"] else ""
+            fate = _FATES.get(part["action"], part["action"])
+            yield f"{planned['model']} {span}, {part['units']} unit(s) {fate}{after}{why}"
+        if planned["note"]:
+            yield f"{planned['model']}: {planned['note']}"
 
 
 def _before_cleared(

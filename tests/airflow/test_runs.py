@@ -123,6 +123,23 @@ def test_a_dry_run_changes_nothing(library: str, run: Any) -> None:
     assert rows(library, "SELECT to_regclass('shop.orders'), to_regnamespace('z_bollhav')") == [(None, None)]
 
 
+def test_a_dry_run_says_in_the_log_what_would_become_of_which_windows(
+    library: str, run: Any, capsys: Any, caplog: Any
+) -> None:
+    report = windowed("mart.report", upstream=(gated("shop.nobody", UpstreamContract.EXACT),))
+    conf = {"dry_state": True, "since": "2024-01-01", "until": "2024-01-03"}
+    run(build_dags([report])["mart.report"], "2024-02-01", conf=conf)
+    said = capsys.readouterr().out + caplog.text
+    assert "mart.report [2024-01-01T00:00Z, 2024-01-03T00:00Z), 2 unit(s) cannot run as declared: STATE_001" in said
+
+
+def test_reconciling_works_off_the_contract_wherever_the_runs_window_lies(library: str, run: Any) -> None:
+    orders = windowed("shop.orders")
+    dag_run = run(build_dags([orders])["shop.orders"], "2025-06-01", conf={"reconcile": True})
+    assert dag_run.state == "success"
+    assert state_rows(library, orders, "status") == [("applied",)] * 3
+
+
 def test_a_window_outside_the_contract_runs_nothing_and_says_it(
     library: str, run: Any, capsys: Any, caplog: Any
 ) -> None:
