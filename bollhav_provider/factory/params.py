@@ -85,7 +85,7 @@ def run_params(model: Model | None) -> dict[str, Any]:
         )  # fmt: skip
         params["until"] = Param(
             None, type=["null", "string"], **_INSTANT, title="Until",
-            description="End of the window, excluded. Together with Since, or neither.",
+            description="End of the window, excluded. Empty: with a Since the contract's end or now, else as above.",
         )  # fmt: skip
     if model is None:
         params["only"] = Param(

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bollhav_provider.intervals import Interval
     from bollhav_provider.model import Environment
     from bollhav_provider.state import LibraryEntry, UnitRow
     from bollhav_provider.state.browse import Standing
@@ -40,7 +39,7 @@ class Asked:
     """What of a model's units is asked for.
 
     Attributes:
-        since, until: of the window as they were given; empty for all.
+        since, until: of the window as they were given; empty for an open side.
         status: only units that have it.
         before: only units whose window starts before it: the next page.
     """
@@ -116,8 +115,7 @@ def look_at_model(full_name: str, asked: Asked, allowed: Allowed) -> OneModel | 
         visible = {one.full_name for one in _visible(list(names.values()), allowed)}
         if entry.full_name not in visible:
             raise PermissionError(f"You may not see the DAG of {full_name}.")
-        window, before = _window(entry, asked)
-        rows = recent(conn, entry, window=window, status=asked.status or None, before=before, limit=UNITS + 1)
+        rows = recent(conn, entry, **_ends(entry, asked), status=asked.status or None, limit=UNITS + 1)
         standing = standings(conn, [entry.ref]).get(entry.ref) if entry.ref is not None else None
     waits = {name: _in_library(env, name) for name in entry.upstream}
     feeds = [
@@ -147,19 +145,17 @@ def _library() -> Iterator[tuple[Any, Environment]]:
         yield conn, environment(deployment_settings())
 
 
-def _window(entry: LibraryEntry, asked: Asked) -> tuple[Interval | None, datetime | None]:
+def _ends(entry: LibraryEntry, asked: Asked) -> dict[str, datetime | None]:
+    """Return the instants that are asked for; a date is midnight in the zone of the model's windows."""
     from bollhav_provider.exceptions import IntervalError
-    from bollhav_provider.intervals import Interval, as_utc, as_utc_or_day
+    from bollhav_provider.intervals import as_utc_or_day
 
-    before = as_utc(asked.before, "before") if asked.before else None
-    if not asked.since and not asked.until:
-        return None, before
-    if not (asked.since and asked.until):
-        raise IntervalError("a window has two ends: give since and until, or neither.")
-    since, until = (
-        as_utc_or_day(value, name, zone(entry)) for name, value in (("since", asked.since), ("until", asked.until))
-    )
-    return Interval(since, until), before
+    given = {"since": asked.since, "until": asked.until, "before": asked.before}
+    ends = {name: as_utc_or_day(text, name, zone(entry)) if text else None for name, text in given.items()}
+    since, until = ends["since"], ends["until"]
+    if since is not None and until is not None and since >= until:
+        raise IntervalError(f"since: {asked.since} is not before until, {asked.until}: exchange them.")
+    return ends
 
 
 def zone(entry: LibraryEntry) -> str:

@@ -110,11 +110,13 @@ def _about(found: OneModel) -> str:
     if batching.get("chunk"):
         facts.append(f"windows of {escape(str(batching['chunk']))} in {escape(zone(entry))}")
     contract = meta.get("contract") or {}
-    if contract.get("begin") or contract.get("end"):
-        facts.append(
-            f"contract from {escape(str(contract.get('begin') or 'the first row'))} "
-            f"to {escape(str(contract.get('end') or 'now on'))}"
-        )
+    ends = [
+        f"{word} {escape(_local_instant(str(contract[name]), zone(entry)))}"
+        for name, word in (("begin", "from"), ("end", "to"))
+        if contract.get(name)
+    ]
+    if ends:
+        facts.append(f"contract {' '.join(ends)}")
     dag = next((row.row["dag_id"] for row in found.rows if row.row.get("dag_id")), None)
     facts.append(_out(f"{_ROOT}dags/{quote(dag or dag_of(entry), safe='')}", "its DAG"))
     text += f"<p>{' · '.join(facts)}</p>"
@@ -154,7 +156,8 @@ def _window_form(entry: LibraryEntry, asked: Asked) -> str:
         f"<label>{name} <input name={name} value='{escape(value)}' placeholder='2024-01-31' size=26></label>"
         for name, value in (("since", asked.since), ("until", asked.until))
     )
-    every = f" <a href='{_query(asked, since='', until='', before='')}'>all windows</a>" if asked.since else ""
+    everything = _query(asked, since="", until="", before="")
+    every = f" <a href='{everything}'>all windows</a>" if asked.since or asked.until else ""
     hint = f"<small>A date is midnight in {escape(zone(entry))}.</small>"
     return f"<form>{fields}{status}<button>Show</button>{every}{hint}</form>"
 
@@ -206,6 +209,17 @@ def _local(window: Interval, tz: str) -> str:
         return f"{since:%Y-%m-%d} {tz}"
     form = "%Y-%m-%d" if midnights else "%Y-%m-%d %H:%M"
     return f"{since:{form}} to {until:{form}} {tz}"
+
+
+def _local_instant(text: str, tz: str) -> str:
+    """Return an instant of the library's metadata in a zone; what is no instant stays as it is."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        at = datetime.fromisoformat(text).astimezone(ZoneInfo(tz))
+    except (ValueError, OverflowError):  # another writer's
+        return text
+    return f"{at:%Y-%m-%d}" if (at.hour, at.minute, at.second) == (0, 0, 0) else f"{at:%Y-%m-%d %H:%M}"
 
 
 def _run(row: UnitRow) -> str:

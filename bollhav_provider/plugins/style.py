@@ -20,8 +20,10 @@ td, th { border-bottom: 1px solid light-dark(#dde3ea, #30363d); padding: .35rem 
   vertical-align: top; overflow-wrap: anywhere; }
 th { color: light-dark(#5a6472, #95a1b1); font-weight: 600; white-space: nowrap; }
 td { font-variant-numeric: tabular-nums; }
-td[data-t=why] { min-width: 18rem; } td[data-t=model] { min-width: 14rem; } td[data-t=model] small { max-width: 34rem; }
-td[data-t=window], td[data-t=rows], td[data-t=took], td[data-t=applied] { white-space: nowrap; }
+td[data-t=why] { min-width: 18rem; } td[data-t=run] { min-width: 15rem; }
+td[data-t=model] { min-width: 14rem; } td[data-t=model] small { max-width: 34rem; }
+td[data-t=window], td[data-t=rows], td[data-t=took], td[data-t=applied], td[data-t^="applied u"], td[data-t^=last] {
+  white-space: nowrap; }
 .chips { display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; }
 .n { display: inline-block; border: 1px solid; border-radius: .8rem; padding: 0 .6rem; white-space: nowrap; }
 .n.chosen { font-weight: 700; border-width: 2px; }

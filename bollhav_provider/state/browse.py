@@ -14,7 +14,6 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Environment
 from bollhav_provider.state.clock import utc
 from bollhav_provider.state.library import LibraryEntry, entries
@@ -67,7 +66,8 @@ def recent(
     conn: Conn,
     entry: LibraryEntry,
     *,
-    window: Interval | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     status: str | None = None,
     before: datetime | None = None,
     limit: int = 100,
@@ -77,7 +77,7 @@ def recent(
     Args:
         conn: any.
         entry: the model as the library has it.
-        window: only those that overlap it.
+        since, until: only those whose window overlaps this one; either side may be open.
         status: only those that have it.
         before: only those whose window starts before it, which is the next page.
         limit: at most so many.
@@ -87,8 +87,10 @@ def recent(
         return []
     whole = windowless(entry)
     wanted = [sql.SQL("true")]
-    if window is not None and not whole:
-        wanted.append(sql.SQL("s.since < %(until)s AND s.until > %(since)s"))
+    if since is not None and not whole:
+        wanted.append(sql.SQL("s.until > %(since)s"))
+    if until is not None and not whole:
+        wanted.append(sql.SQL("s.since < %(until)s"))
     if status is not None:
         wanted.append(sql.SQL("s.status = %(status)s"))
     if before is not None:
@@ -96,13 +98,7 @@ def recent(
     tail = sql.SQL("WHERE {} ORDER BY s.since DESC, s.until DESC LIMIT %(limit)s").format(
         sql.SQL(" AND ").join(wanted)
     )
-    values = {
-        "since": window.since if window else None,
-        "until": window.until if window else None,
-        "status": status,
-        "before": before,
-        "limit": limit,
-    }
+    values = {"since": since, "until": until, "status": status, "before": before, "limit": limit}
     try:
         return fetch(conn, ref, tail, values, whole=whole)
     except _NO_LIBRARY:  # registered, and its state table dropped since

@@ -89,6 +89,10 @@ def test_the_latest_windows_come_first_by_status_and_page_by_page(library: str) 
     assert rows_of(text)[0].startswith("[2024-01-01T23:00Z, ")
     _, text = model_page("shop.hours", since="2024-01-01", until="2024-01-02", before="2024-01-01T02:00+00:00")
     assert [row[1:14] for row in rows_of(text)] == ["2024-01-01T01", "2024-01-01T00"]
+    _, text = model_page("shop.hours", since="2024-01-07T22:00+00:00")
+    assert [row[1:14] for row in rows_of(text)] == ["2024-01-07T23", "2024-01-07T22"]
+    _, text = model_page("shop.hours", until="2024-01-01T01:00+00:00")
+    assert [row[1:14] for row in rows_of(text)] == ["2024-01-01T00"]
 
 
 def test_a_day_of_another_zone_is_shown_as_its_date_and_taken_as_one(library: str) -> None:
@@ -159,6 +163,8 @@ def test_what_is_not_there_is_said_and_nothing_is_taken_for_markup(library: str)
     assert "<b>" not in text
     status, text = model_page("shop.orders", since="2024-01-02T00:00:00", until="2024-01-01T00:00:00")
     assert status == 400
+    status, text = model_page("shop.orders", since="2024-01-02", until="2024-01-02")
+    assert (status, "is not before until" in text) == (400, True)
     status, text = model_page("shop.orders", since="2024-01-02'><b>")
     assert (status, "<b>" in text) == (400, False)
     status, text = model_page("shop.orders", status="'><b>")
