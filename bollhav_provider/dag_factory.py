@@ -6,8 +6,10 @@ definitions are equal, so that no new DAG version is made without a change.
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from bollhav_provider.factory.load import folder_of, load
@@ -65,31 +67,49 @@ def build_dags(
     Raises:
         DefinitionError: with ``strict``, everything that is wrong.
     """
-    from airflow.providers.common.compat.sdk import get_parsing_context
-
-    from bollhav_provider.factory.build import Factory
-
     namespace = into if into is not None and "__file__" in into else sys._getframe(1).f_globals
-    loaded = load(models, base=folder_of(namespace), select=select)
-    if strict:
-        loaded.require_good()
-    factory = Factory.make(
-        loaded,
-        group_by=group_by,
-        schedule_by_assets=schedule_by_assets,
-        bollhav_conn_id=bollhav_conn_id,
-        dag_args=dag_args,
-        default_args=default_args,
-        sensor_args=sensor_args,
-        execute_args=execute_args,
-        asset_host=asset_host,
-        asset_database=asset_database,
-        tags=tags,
-    )
-    dags = factory.build(get_parsing_context().dag_id)
+    with _collector_paused():
+        from airflow.providers.common.compat.sdk import get_parsing_context
+
+        from bollhav_provider.factory.build import Factory
+
+        loaded = load(models, base=folder_of(namespace), select=select)
+        if strict:
+            loaded.require_good()
+        factory = Factory.make(
+            loaded,
+            group_by=group_by,
+            schedule_by_assets=schedule_by_assets,
+            bollhav_conn_id=bollhav_conn_id,
+            dag_args=dag_args,
+            default_args=default_args,
+            sensor_args=sensor_args,
+            execute_args=execute_args,
+            asset_host=asset_host,
+            asset_database=asset_database,
+            tags=tags,
+        )
+        dags = factory.build(get_parsing_context().dag_id)
     if into is not None:
         into.update({_variable(dag_id): dag for dag_id, dag in dags.items()})
     return dags
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from running.
+
+    Next to nothing of what is made here becomes garbage, but making it would have the collector walk through all of
+    Airflow, which takes about as long as building the one DAG that a worker needs.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _variable(dag_id: str) -> str:
