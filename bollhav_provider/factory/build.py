@@ -10,7 +10,6 @@ from airflow.providers.common.compat.sdk import DAG, TaskGroup
 
 from bollhav_provider.factory.arguments import dag_arguments, merged
 from bollhav_provider.factory.assets import Assets
-from bollhav_provider.factory.broken import broken_dag
 from bollhav_provider.factory.docs import model_markdown
 from bollhav_provider.factory.groups import Group, grouped
 from bollhav_provider.factory.names import dag_id, group_id
@@ -71,7 +70,7 @@ class Factory:
             sensor_args=merged(waits, sensor_args),
             execute_args=execute_args or {},
         )
-        return cls(loaded=loaded, assets=assets, options=options, dag_args=dag_args or {}, **said)
+        return cls(loaded=loaded, assets=assets, options=options, dag_args=merged(_limits(), dag_args), **said)
 
     def build(self, wanted: str | None = None) -> dict[str, Any]:
         """Return the DAGs by id.
@@ -93,6 +92,8 @@ class Factory:
                 broken[group.dag_id] = f"{group.dag_id}: {type(exc).__name__}: {exc}"
         for name in sorted(broken):
             if wanted is None or dag_id(name) == wanted:
+                from bollhav_provider.factory.broken import broken_dag
+
                 dags[dag_id(name)] = broken_dag(name, broken[name], list(self.tags))
         return dags
 
@@ -100,7 +101,7 @@ class Factory:
         first = group.models[0]
         schedule = self._schedule(group)
         own = dag_arguments(first) if group.alone else {}
-        arguments = merged({"catchup": False}, self.dag_args, own)
+        arguments = merged(self.dag_args, own)
         tags = sorted({*self.tags, *arguments.pop("tags", ()), *(tag for m in group.models for tag in m.tags)})
         default_args = merged(self.options.default_args, arguments.pop("default_args", None))
         with DAG(
@@ -151,6 +152,14 @@ class Factory:
             if upstream.full_name not in inside
         }
         return Schedule(any_of([self.assets.of(outside[name]) for name in sorted(outside)]) if outside else None)
+
+
+def _limits() -> dict[str, Any]:
+    """Return what each DAG would look up in Airflow's configuration for itself."""
+    from airflow.providers.common.compat.sdk import conf
+
+    names = ("max_active_tasks", "max_active_runs", "max_consecutive_failed_dag_runs")
+    return {"catchup": False} | {name: conf.getint("core", f"{name}_per_dag") for name in names}
 
 
 def joined_tasks(models: Sequence[Model], factory: Factory) -> dict[str, Any]:
