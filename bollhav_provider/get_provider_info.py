@@ -38,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _OPERATORS = ("execute", "prefill", "run_model", "library")
 
 
@@ -56,20 +57,16 @@ def _connection_type() -> dict[str, Any]:
         "conn-fields": {
             "sslmode": {
                 "label": "SSL mode",
-                "description": "disable, allow, prefer, require, verify-ca or verify-full; empty for libpq's default.",
+                "description": "Whether the connection is encrypted, and whom it has to lead to.",
                 "schema": {
                     "type": ["string", "null"],
-                    "enum": [None, "disable", "allow", "prefer", "require", "verify-ca", "verify-full"],
+                    "enum": [None, *_SSL_MODES],
+                    "values_display": {"None": "as libpq has it (prefer)"},
                 },
             },
             "sslrootcert": {
                 "label": "SSL root certificate",
-                "description": "Path of the certificate authority's file on workers and triggerer.",
-                "schema": text,
-            },
-            "socket_directory": {
-                "label": "Socket directory",
-                "description": "Directory of the server's Unix socket, instead of a host.",
+                "description": "Path of the certificate authority's file, on workers, triggerer and API server.",
                 "schema": text,
             },
             "options": {
