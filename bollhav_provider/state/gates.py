@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +21,7 @@ from psycopg.pq import TransactionStatus
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Environment, Model, Source, TableId
+from bollhav_provider.state.beside import beside_the_loop
 from bollhav_provider.state.gate_rules import Facts, judge, start_to_ask_for
 from bollhav_provider.state.gate_types import OWN_PAST, GateReport, GateRequest, GateRequests, GateResult
 from bollhav_provider.state.refs import Conn
@@ -68,9 +69,7 @@ def gate_requests(
                 )
             )  # fmt: skip
     if model.state is not None and model.state.sequential and unit.window is not None:
-        found.append(
-            GateRequest(downstream, OWN_PAST, unit.window, downstream=downstream, source=model.full_name)
-        )
+        found.append(GateRequest(downstream, OWN_PAST, unit.window, downstream=downstream, source=model.full_name))
     return GateRequests(tuple(found), tuple(skipped))
 
 
@@ -94,15 +93,15 @@ def check_gates(conn: Conn, where: Environment | str, requests: Iterable[GateReq
     return exchange.results()
 
 
-async def acheck_gates(
-    conn: AsyncConn, where: Environment | str, requests: Iterable[GateRequest]
-) -> list[GateResult]:
+async def acheck_gates(conn: AsyncConn, where: Environment | str, requests: Iterable[GateRequest]) -> list[GateResult]:
     """Answer any number of requests in one statement, without blocking the event loop. As :func:`check_gates`."""
-    exchange = Exchange(_schema(where), list(requests), known_readers(conn))
-    while (query := exchange.query()) is not None:
+    asked = list(requests)
+    many, exchange = len(asked), Exchange(_schema(where), asked, known_readers(conn))
+    while (query := await beside_the_loop(many, exchange.query)) is not None:
         try:
             cursor = await conn.execute(query[0], query[1])
-            exchange.answer(await cursor.fetchall())
+            rows = await cursor.fetchall()
+            await beside_the_loop(many, partial(exchange.answer, rows))
         except psycopg.errors.UndefinedFunction:
             exchange.reader_is_gone()
     return exchange.results()
@@ -210,9 +209,7 @@ def _facts_of_few(schema: str, readers: tuple[str | None, ...]) -> bytes:
     """Return the statement that calls, for each request, its upstream's reader or the function for any upstream."""
     general = function(schema, "gate_facts", "gates.sql").as_string()
     # a reader's name is the library's own, quoted where it was made
-    calls = [
-        sql.SQL("SELECT * FROM {}{}").format(raw(reader or general), raw(_SIGNATURE)) for reader in readers
-    ]
+    calls = [sql.SQL("SELECT * FROM {}{}").format(raw(reader or general), raw(_SIGNATURE)) for reader in readers]
     return sql.SQL(" UNION ALL ").join(calls).as_bytes()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from psycopg import sql
 
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Environment, Model, TableId
+from bollhav_provider.state.beside import beside_the_loop
 from bollhav_provider.state.gate_types import GateReport, GateRequests
 from bollhav_provider.state.gates import AsyncConn, Exchange, Readers, gate_requests, known_readers
 from bollhav_provider.state.reasons import same_reason
@@ -121,11 +123,14 @@ def observe_all(conn: Conn, watches: Iterable[GateWatch]) -> list[GateReport]:
 
 async def aobserve_all(conn: AsyncConn, watches: Iterable[GateWatch]) -> list[GateReport]:
     """As :func:`observe_all`, without blocking the event loop."""
-    look = _Look(list(watches), known_readers(conn))
-    while (query := look.query()) is not None:
+    listed, readers = list(watches), known_readers(conn)
+    many = len(listed)
+    look = await beside_the_loop(many, lambda: _Look(listed, readers))
+    while (query := await beside_the_loop(many, look.query)) is not None:
         try:
             cursor = await conn.execute(query[0], query[1])
-            look.answer(await cursor.fetchall())
+            rows = await cursor.fetchall()
+            await beside_the_loop(many, partial(look.answer, rows))
         except psycopg.errors.UndefinedFunction:
             look.reader_is_gone()
     return look.reports
@@ -150,10 +155,11 @@ class _Look:
         if self._units is None:
             facts, parameters = query if query is not None else (b"SELECT 1 WHERE false", [])
             watched = function(self._schema, "watch_rows", "watch.sql").as_bytes()
-            # to_json, unlike to_jsonb, keeps the columns in their order
-            statement = b"SELECT ARRAY(SELECT to_json(f) FROM (%b) f), ARRAY(SELECT %b(%%s::jsonb))" % (
-                facts,
-                watched,
+            # json, unlike jsonb, keeps the columns in their order; as text it is read here, and not by the driver
+            # within the event loop
+            statement = (
+                b"SELECT (SELECT json_agg(f) FROM (%b) f)::text, (SELECT json_agg(w) FROM %b(%%s::jsonb) w)::text"
+                % (facts, watched)
             )
             return statement, [*parameters, json.dumps(self._bodies)]
         if query is not None or self._changed:
@@ -168,7 +174,7 @@ class _Look:
     def answer(self, rows: list[tuple[Any, ...]]) -> None:
         """Take what the last statement returned."""
         if self._units is None:
-            facts, self._units = rows[0]
+            facts, self._units = (json.loads(found or "[]") for found in rows[0])
             self._exchange.answer([tuple(values.values()) for values in facts])
         elif not self._changed:
             self._exchange.answer(rows)

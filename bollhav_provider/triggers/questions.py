@@ -116,13 +116,24 @@ class Batch:
     async def ask(self, conn: psycopg.AsyncConnection[Any], env: Environment) -> list[Answers]:
         """Ask everything; one answer for each of ``asked``, in their order."""
         from bollhav_provider.state import acheck_gates, aobserve_all
+        from bollhav_provider.state.beside import beside_the_loop
 
-        watches = list(dict.fromkeys(watch for questions in self.asked for watch in questions.watches))
-        requests = list(dict.fromkeys(request for questions in self.asked for request in questions.requests))
+        many = len(self.asked)
+        watches, requests = await beside_the_loop(many, self._distinct)
         if watches:
-            self._reports = dict(zip(watches, await aobserve_all(conn, watches), strict=True))
+            reports = await aobserve_all(conn, watches)
+            self._reports = await beside_the_loop(many, lambda: dict(zip(watches, reports, strict=True)))
         if requests:
-            self._results = dict(zip(requests, await acheck_gates(conn, env, requests), strict=True))
+            results = await acheck_gates(conn, env, requests)
+            self._results = await beside_the_loop(many, lambda: dict(zip(requests, results, strict=True)))
+        return await beside_the_loop(many, self._answers)
+
+    def _distinct(self) -> tuple[list[GateWatch], list[GateRequest]]:
+        watches = dict.fromkeys(watch for questions in self.asked for watch in questions.watches)
+        requests = dict.fromkeys(request for questions in self.asked for request in questions.requests)
+        return list(watches), list(requests)
+
+    def _answers(self) -> list[Answers]:
         return [
             questions.answers(
                 [self._reports[watch] for watch in questions.watches],

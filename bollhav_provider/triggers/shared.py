@@ -2,8 +2,9 @@
 
 The triggerer runs hundreds of triggers in one event loop. Each would be a connection and a statement every
 few seconds; instead they meet here: one connection for each library, one statement for all gates that wait,
-repeated when an upstream commits (the database says so) and every few seconds in any case. The connection is
-closed when nobody waits.
+repeated when an upstream commits (the database says so) and every few seconds in any case. Who comes is looked at
+alone: a thousand gates that come one by one are a thousand small looks, not half a million gates looked at. The
+connection is closed when nobody waits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import itertools
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -38,10 +40,11 @@ Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
 @dataclass(eq=False)
 class Waiting:
-    """What one trigger waits for and where the answer goes."""
+    """What one trigger waits for, whether it was never looked at on this connection, and where the answer goes."""
 
     questions: Questions
     poll_interval: float
+    fresh: bool = True
     answer: asyncio.Future[Answers] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -115,32 +118,54 @@ class GateRunner:
 
     async def _watch(self, conn: psycopg.AsyncConnection[Any]) -> None:
         await _listen(conn, self._env.state_schema)
+        for waiting in self._waiting.values():
+            waiting.fresh = True  # whatever committed while nobody listened is seen by the first look
+        looked, jitter = time.monotonic(), 1.0
+        everybody = False
         while self._waiting:
             self._woken.clear()
-            await self._look(conn)
+            began = time.monotonic()
+            await self._look(conn, everybody=everybody)
+            if everybody:
+                looked, jitter = began, random.uniform(0.9, 1.1)
             if self._waiting:
-                await self._rest(conn)
+                # looking takes at most half of the time, however fast the commits follow one another
+                gather = max(_GATHER, time.monotonic() - began)
+                due = looked + jitter * min(w.poll_interval for w in self._waiting.values())
+                everybody = await self._rest(conn, due, gather) or time.monotonic() >= due
             else:  # whoever was answered leaves in the next turn of the loop; a successor may come with it
                 await asyncio.sleep(0)
 
-    async def _look(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        waiting = {key: w for key, w in self._waiting.items() if not w.answer.done()}
+    async def _look(self, conn: psycopg.AsyncConnection[Any], *, everybody: bool) -> None:
+        """Look at the gates of everybody, or of those alone that came since the last look."""
+        waiting = {key: w for key, w in self._waiting.items() if not w.answer.done() and (everybody or w.fresh)}
+        if not waiting:
+            return
         answers = await Batch([w.questions for w in waiting.values()]).ask(conn, self._env)
         for (key, w), answer in zip(waiting.items(), answers, strict=True):
+            w.fresh = False
             if answer.settled and not w.answer.done():
                 w.answer.set_result(answer)
             if w.answer.done():
                 self._waiting.pop(key, None)
 
-    async def _rest(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        """Sleep until an upstream commits, somebody comes or goes, or it is time to look again."""
-        least = min((w.poll_interval for w in self._waiting.values()), default=_FIRST_PAUSE)
+    async def _rest(self, conn: psycopg.AsyncConnection[Any], due: float, gather: float) -> bool:
+        """Sleep until an upstream commits, somebody comes or goes, or it is time to look again.
+
+        Args:
+            conn: the connection that listens.
+            due: when it is time, on the monotonic clock.
+            gather: seconds in which commits are gathered that follow the first.
+
+        Returns:
+            Whether an upstream has committed.
+        """
         told = asyncio.create_task(_next_commit(conn))
         woken = asyncio.create_task(self._woken.wait())
         try:
             await asyncio.wait(
                 {told, woken},
-                timeout=least * random.uniform(0.9, 1.1),
+                timeout=max(0.0, due - time.monotonic()),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
@@ -149,9 +174,13 @@ class GateRunner:
                 told.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await told
-        if told.done() and not told.cancelled() and (problem := told.exception()):
+        committed = told.done() and not told.cancelled()
+        if committed and (problem := told.exception()):
             raise problem
-        await asyncio.sleep(_GATHER)
+        await asyncio.sleep(gather)
+        async for _ in conn.notifies(timeout=0):  # the next look sees these commits too
+            committed = True
+        return committed
 
 
 async def _listen(conn: psycopg.AsyncConnection[Any], channel: str) -> None:

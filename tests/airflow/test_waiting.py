@@ -20,7 +20,8 @@ from bollhav_provider.graph import build_graph
 from bollhav_provider.intervals import Interval, Unit, as_utc
 from bollhav_provider.model import Environment, Freshness, Model, UpstreamContract
 from bollhav_provider.state import GateRequest
-from bollhav_provider.triggers.questions import Questions
+from bollhav_provider.triggers import shared
+from bollhav_provider.triggers.questions import Batch, Questions
 from bollhav_provider.triggers.shared import GateRunner
 from bollhav_provider.triggers.upstream import UpstreamTrigger
 
@@ -228,6 +229,89 @@ def test_a_commit_wakes_at_once_however_long_the_poll_interval_is(db: str) -> No
         return time.monotonic() - committed
 
     assert asyncio.run(wait()) < 2
+
+
+def test_who_comes_is_looked_at_alone(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(db, windowed("shop.orders"))
+    looks: list[int] = []
+
+    class Counted(Batch):
+        async def ask(self, *args: Any) -> Any:
+            looks.append(len(self.asked))
+            return await super().ask(*args)
+
+    monkeypatch.setattr(shared, "Batch", Counted)
+    closed = asks("shop.orders", "2024-01-01", "2024-01-02")
+
+    async def wait() -> None:
+        together = runner(db)
+        tasks = [asyncio.create_task(together.wait(closed, 600.0)) for _ in range(20)]
+        await asyncio.sleep(1.0)
+        for _ in range(3):
+            tasks.append(asyncio.create_task(together.wait(closed, 600.0)))
+            await asyncio.sleep(1.0)
+        tasks.pop().cancel()
+        await asyncio.sleep(0.5)
+        assert looks == [20, 1, 1, 1]
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(wait())
+
+
+def test_who_waits_is_looked_at_in_time_however_many_come_and_whether_or_not_a_commit_is_announced(
+    db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = windowed("shop.orders")
+    register(db, orders)
+
+    async def deaf(*_: Any) -> None:
+        """Behind a pooler nobody hears of commits."""
+
+    monkeypatch.setattr(shared, "_listen", deaf)
+
+    async def wait() -> None:
+        together = runner(db)
+        first = asyncio.create_task(together.wait(asks("shop.orders", "2024-01-01", "2024-01-02"), 1.0))
+        others = []
+        load_it = asyncio.create_task(asyncio.to_thread(load, db, orders, "2024-01-01", "2024-01-02"))
+        for _ in range(200):
+            others.append(asyncio.create_task(together.wait(asks("shop.orders", "2024-01-02", "2024-01-03"), 1.0)))
+            await asyncio.sleep(0.1)
+            if first.done():
+                break
+        await load_it
+        assert (await asyncio.wait_for(first, 1)).open
+        for task in others:
+            task.cancel()
+
+    asyncio.run(wait())
+
+
+def test_many_units_are_answered_as_each_by_itself(db: str) -> None:
+    from bollhav_provider.state import GateWatch
+
+    orders = windowed("shop.orders", end="2024-05-01T00:00Z")
+    report = windowed("mart.report", end="2024-05-01T00:00Z", upstream=(gated("shop.orders", EXACT),))
+    load(db, orders, "2024-01-02", "2024-01-03")
+    register(db, report)
+    first = as_utc("2024-01-01T00:00:00Z", "first")
+    days = [Interval(first + timedelta(days=n), first + timedelta(days=n + 1)) for n in range(100)]
+    watches = [GateWatch.of(report, ENV, Unit(day)) for day in days]
+    asked = [Questions(ENV, watches=(watch,), source="shop.orders") for watch in watches]
+    asked += [Questions(ENV, requests=(GateRequest.of("shop.orders", EXACT, day),)) for day in days]
+
+    async def look() -> list[Any]:
+        async with await psycopg.AsyncConnection.connect(db, autocommit=True) as conn:
+            return await Batch(asked).ask(conn, ENV)
+
+    answers = asyncio.run(look())
+    assert [answer.open for answer in answers] == [n % 100 == 1 for n in range(200)]
+    rows_of = list(statuses(db, report).values())
+    assert rows_of[:100] == ["blocked", "pending", *["blocked"] * 98]
+    assert set(rows_of[100:]) == {"pending"}
+    with psycopg.connect(db, autocommit=True) as conn:
+        assert answers == [questions.ask(conn) for questions in asked]
 
 
 def test_a_cut_connection_is_made_again_and_nobody_is_lost(db: str) -> None:
