@@ -17,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": _NAME,
-                "external-doc-url": "https://airflow.apache.org/docs/",
+                "external-doc-url": "https://www.postgresql.org/docs/current/",
                 "tags": ["software"],
             }
         ],
@@ -83,7 +83,7 @@ def _options() -> dict[str, Any]:
     from bollhav_provider.hooks.options import AIRFLOW_OPTIONS
     from bollhav_provider.settings import OPTIONS
 
-    described = {option.name: f"{option.description} Default: {option.default!r}." for option in OPTIONS}
+    described = {option.name: f"{option.description}{_default(option.default)}" for option in OPTIONS}
     described |= AIRFLOW_OPTIONS
     return {
         name: {
@@ -96,3 +96,8 @@ def _options() -> dict[str, Any]:
         }
         for name, description in sorted(described.items())
     }
+
+
+def _default(value: object) -> str:
+    """Return the sentence about an option's default; nothing is said of an empty one."""
+    return f" Default: {value}." if value not in (None, "") else ""
