@@ -112,7 +112,7 @@ def clear(dag_run: Any, *names: str) -> None:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        clear_task_instances([_instance(session, dag_run, name) for name in names], session)
+        clear_task_instances([task_row(session, dag_run, name) for name in names], session)
 
 
 def again(dag: Any, dag_run: Any, name: str) -> str:
@@ -121,7 +121,7 @@ def again(dag: Any, dag_run: Any, name: str) -> str:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        ti = _instance(session, dag_run, name)
+        ti = task_row(session, dag_run, name)
         ti.try_number += 1
         # The scheduler starts a cleared run again; before 3.3 a task of a run without a start cannot be started.
         ti.dag_run.start_date = ti.dag_run.start_date or datetime.now(UTC)
@@ -129,11 +129,12 @@ def again(dag: Any, dag_run: Any, name: str) -> str:
         _run_task(ti=ti, task=dag.get_task(ti.task_id), run_triggerer=True)
         session.commit()
     with create_session() as session:
-        state = _instance(session, dag_run, name).state
+        state = task_row(session, dag_run, name).state
         return str(getattr(state, "value", state))
 
 
-def _instance(session: Any, dag_run: Any, name: str) -> Any:
+def task_row(session: Any, dag_run: Any, name: str) -> Any:
+    """Return a task of a run in a session: ``task_row(session, dag_run, "unit.execute[1]")``."""
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import select
 
@@ -149,13 +150,20 @@ def _instance(session: Any, dag_run: Any, name: str) -> Any:
 
 
 def mark_success(dag_run: Any, name: str, person: str) -> None:
-    """Mark a task success as the API server does for a person: audit log, state, listeners."""
+    """Mark a task success as the API server does for a person: audit log, state, listeners; or as the web server."""
+    from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
+
+    if not AIRFLOW_V_3_0_PLUS:
+        from airflow_2_requests import mark_in_request
+
+        mark_in_request(dag_run, name, person=person)
+        return
     from airflow.listeners.listener import get_listener_manager
     from airflow.models.log import Log
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        ti = _instance(session, dag_run, name)
+        ti = task_row(session, dag_run, name)
         session.add(Log("patch_task_instance", task_instance=None, owner=person, dag_id=ti.dag_id, run_id=ti.run_id))
         ti.set_state("success", session=session)
         get_listener_manager().hook.on_task_instance_success(previous_state=None, task_instance=ti)

@@ -9,9 +9,6 @@ from airflow_models import windowed
 from airflow_testing import mark_success, state_rows, states, statuses
 
 from bollhav_provider.dag_factory import build_dags
-from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
-
-pytestmark = pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 tells nobody of it")
 
 
 @pytest.fixture
