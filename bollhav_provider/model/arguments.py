@@ -18,7 +18,7 @@ from bollhav_provider.model.words import shown
 if TYPE_CHECKING:
     from bollhav_provider.model.base import Definition
 
-_PLAIN = frozenset({str, type(None), int, float})
+_PLAIN = (str, type(None), int, float)
 
 
 class _Kind(NamedTuple):
@@ -50,6 +50,11 @@ def _choices(annotation: Any) -> list[Any]:
 def has_field(cls: type[Definition], name: str) -> bool:
     """Say whether a piece has a field of that name."""
     return name in _kinds(cls)
+
+
+def all_plain(data: Mapping[str, Any]) -> bool:
+    """Say whether no argument needs a look: texts, numbers and nothing hold no slip."""
+    return all(type(value) in _PLAIN for value in data.values())
 
 
 def one_in_a_list(cls: type[Definition], data: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.model.arguments import has_field, one_in_a_list, slips
+from bollhav_provider.model.arguments import all_plain, has_field, one_in_a_list, slips
 from bollhav_provider.model.explain import explain
 from bollhav_provider.model.frozen import Bag, FrozenDict, freeze, thaw
 from bollhav_provider.model.words import did_you_mean, shown
@@ -56,8 +56,27 @@ class Definition(BaseModel):
             )
 
     def __init__(self, *args: Any, **data: Any) -> None:
-        problems: list[Problem] = []
         cls = type(self)
+        if args:
+            data = cls._named(args, data)
+        if not all_plain(data):
+            data = one_in_a_list(cls, data)
+            if found := [Problem(cls._label(data), field, message) for field, message in slips(cls, data)]:
+                raise DefinitionError(found)
+        try:
+            super().__init__(**cls._prepare(data))
+        except ValidationError as error:
+            raise DefinitionError(list(explain(error, cls._label(data), list(cls.model_fields)))) from None
+        except Exception as error:  # a value of the user's own that fails while it is looked at
+            raise DefinitionError([Problem(cls._label(data), "arguments", f"cannot be read: {error}")]) from error
+        if has_field(cls, "kind"):
+            # What tells one kind of piece from another is written out even where only given fields are.
+            self.__pydantic_fields_set__.add("kind")
+
+    @classmethod
+    def _named(cls, args: tuple[Any, ...], data: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments with those that were given by position under their names."""
+        problems: list[Problem] = []
         if len(args) > len(cls._positional):
             taken = f"by position only {', '.join(cls._positional)}" if cls._positional else "no argument by position"
             problems.append(
@@ -71,18 +90,7 @@ class Definition(BaseModel):
             data[name] = value
         if problems:
             raise DefinitionError(problems)
-        data = one_in_a_list(cls, data)
-        if found := [Problem(cls._label(data), field, message) for field, message in slips(cls, data)]:
-            raise DefinitionError(found)
-        try:
-            super().__init__(**cls._prepare(data))
-        except ValidationError as error:
-            raise DefinitionError(list(explain(error, cls._label(data), list(cls.model_fields)))) from None
-        except Exception as error:  # a value of the user's own that fails while it is looked at
-            raise DefinitionError([Problem(cls._label(data), "arguments", f"cannot be read: {error}")]) from error
-        if has_field(cls, "kind"):
-            # What tells one kind of piece from another is written out even where only given fields are.
-            self.__pydantic_fields_set__.add("kind")
+        return data
 
     @classmethod
     def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,10 @@ class TableId(NamedTuple):
     @property
     def full_name(self) -> str:
         """``[catalog.]schema.name``, for people and as the library's key."""
-        return ".".join(part for part in (self.catalog, self.schema, self.name) if part)
+        catalog, schema, name = self
+        if schema and name:  # put together often enough for the shortest way to matter
+            return f"{catalog}.{schema}.{name}" if catalog else f"{schema}.{name}"
+        return ".".join(part for part in self if part)
 
     @property
     def quoted(self) -> str:

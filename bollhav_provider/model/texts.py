@@ -17,7 +17,7 @@ from bollhav_provider.model.base import Definition
 if TYPE_CHECKING:
     from bollhav_provider.model.base import Finding
 
-_NO_TEXT = frozenset({type(None), bool, int, float})
+_NO_TEXT = (type(None), bool, int, float)
 #: Values of the user's own, which are data and no part of the language.
 _DATA = frozenset({"rows", "extra", "headers", "params", "executor_config", "dag_args", "task_args"})
 
