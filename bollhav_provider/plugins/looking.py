@@ -134,6 +134,13 @@ def look_at_model(full_name: str, asked: Asked, allowed: Allowed) -> OneModel | 
     )
 
 
+def library_id() -> str:
+    """Return the id of the connection whose library is shown: the configured one."""
+    from bollhav_provider.hooks.settings import deployment_settings
+
+    return deployment_settings().conn_id
+
+
 @contextmanager
 def _library() -> Iterator[tuple[Any, Environment]]:
     """Open a connection to the library; closes it at the end."""

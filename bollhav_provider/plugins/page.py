@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
-from bollhav_provider.plugins.looking import Allowed, Asked, look_at_model, look_at_models
+from bollhav_provider.plugins.looking import Allowed, Asked, library_id, look_at_model, look_at_models
 from bollhav_provider.plugins.markup import model_page, models_page, page, problem
 
 if TYPE_CHECKING:
@@ -93,7 +93,10 @@ def show_model(full_name: str, asked: Asked, allowed: Allowed) -> tuple[int, str
     except Exception as exc:
         return _unreadable(full_name, exc)
     if found is None:
-        text = "No model of that name is registered in this library: its first run registers it."
+        text = (
+            f"No model of that name is registered in the library of connection {library_id()!r}: its first run there "
+            "registers it. What another connection leads to is not shown."
+        )
         return 404, page(full_name, problem(text), up=True)
     return 200, model_page(found, asked)
 

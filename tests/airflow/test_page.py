@@ -159,8 +159,7 @@ def test_what_is_not_there_is_said_and_nothing_is_taken_for_markup(library: str)
     status, text = model_page("shop.orders")
     assert (status, "<b>" in text, "a&lt;b&gt;" in text) == (200, False, True)
     status, text = model_page("<b>alert(1)</b>.x")
-    assert status == 404
-    assert "<b>" not in text
+    assert (status, "<b>" in text, "connection &#x27;bollhav_default&#x27;" in text) == (404, False, True)
     status, text = model_page("shop.orders", since="2024-01-02T00:00:00", until="2024-01-01T00:00:00")
     assert status == 400
     status, text = model_page("shop.orders", since="2024-01-02", until="2024-01-02")
