@@ -47,7 +47,6 @@ def environment(
         "database": {
             "sql_alchemy_conn": _sqlalchemy(metadata, "psycopg"),
             "sql_alchemy_conn_async": _sqlalchemy(metadata, "asyncpg"),
-            "load_default_connections": "False",
         },
         "api": {
             "base_url": address,
