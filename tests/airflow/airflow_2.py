@@ -30,7 +30,7 @@ AIRFLOW = Path(sys.executable).parent / "airflow"
 #: What the deployment consists of, and how many seconds each may take to say goodbye.
 _COMPONENTS = {"webserver": 8.0, "scheduler": 15.0, "triggerer": 8.0}
 _HEALTHY = {"metadatabase", "scheduler", "triggerer"}
-_PATIENCE = 120.0
+_PATIENCE = 240.0
 
 
 class Airflow2(Airflow):

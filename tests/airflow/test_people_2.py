@@ -56,7 +56,7 @@ class People2(People):
         """Backfill, and wait for its end, as the command does."""
         with self.start_backfill(model, first, last, *flags) as process:
             try:
-                told, _ = process.communicate(timeout=90)
+                told, _ = process.communicate(timeout=150)
             except subprocess.TimeoutExpired:
                 process.kill()
                 told, _ = process.communicate()
