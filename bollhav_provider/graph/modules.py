@@ -115,7 +115,8 @@ def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
             continue
         folder = file.rpartition(os.sep)[0]
         if folder not in below:
-            below[folder] = _is_below(str(_real_folder(folder)), root) or _real_folder(folder) == root.parent
+            place = _real_text(folder)
+            below[folder] = _is_below(place, root) or place == str(root.parent)
         if below[folder] and _is_below(str(path := real_file(file)), root):
             found.setdefault(path, []).append(module)
     return found
