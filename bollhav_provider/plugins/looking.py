@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bollhav_provider.state.browse import Standing
 
 #: Most models, and most units, of one page.
-MODELS, UNITS = 500, 100
+MODELS, UNITS = 200, 100
 #: What may be seen of a set of DAG ids.
 Allowed = Callable[[set[str]], set[str]]
 
@@ -25,12 +25,12 @@ class Models:
 
     Attributes:
         shown: each with how it stands; None for one without state.
-        more: whether there are more than fit.
+        after: name of the last one where there are more; None at the end.
         empty: whether the library has no model at all that may be seen.
     """
 
     shown: tuple[tuple[LibraryEntry, Standing | None], ...]
-    more: bool
+    after: str | None
     empty: bool
 
 
@@ -71,26 +71,31 @@ class OneModel:
     older: datetime | None
 
 
-def look_at_models(allowed: Allowed, wanted: str = "", *, trouble: bool = False) -> Models:
-    """Read the list.
+def look_at_models(allowed: Allowed, wanted: str = "", *, trouble: bool = False, after: str = "") -> Models:
+    """Read the list, in order of the names.
 
     Args:
         allowed: which DAGs may be seen.
         wanted: part of a name, or a tag; empty for all.
         trouble: only models that somebody should look at.
+        after: name of the last model of the page before.
     """
     from bollhav_provider.state.browse import registered, standings
 
+    shown: list[tuple[LibraryEntry, Standing | None]] = []
     with _library() as (conn, env):
-        all_entries = _visible(registered(conn, env), allowed)
-        entries = [entry for entry in all_entries if _matches(entry, wanted)]
-        counted = entries if trouble else entries[:MODELS]
-        found = standings(conn, [entry.ref for entry in counted if entry.ref is not None])
-    shown = [(entry, found.get(entry.ref) if entry.ref is not None else None) for entry in counted]
-    if trouble:
-        shown = [(entry, stands) for entry, stands in shown if stands is not None and stands.troubled]
-    more = len(entries) > MODELS if not trouble else len(shown) > MODELS
-    return Models(tuple(shown[:MODELS]), more, not all_entries)
+        # Not in the database's order, which is one of its collation: pages go on after a name.
+        entries = sorted(_visible(registered(conn, env), allowed), key=lambda entry: entry.full_name)
+        left = [entry for entry in entries if entry.full_name > after and _matches(entry, wanted)]
+        while left and len(shown) <= MODELS:
+            some, left = left[: MODELS + 1], left[MODELS + 1 :]
+            found = standings(conn, [entry.ref for entry in some if entry.ref is not None])
+            for entry in some:
+                stands = found.get(entry.ref) if entry.ref is not None else None
+                if not trouble or (stands is not None and stands.troubled):
+                    shown.append((entry, stands))
+    last = shown[MODELS - 1][0].full_name if len(shown) > MODELS else None
+    return Models(tuple(shown[:MODELS]), last, not entries)
 
 
 def look_at_model(full_name: str, asked: Asked, allowed: Allowed) -> OneModel | None:

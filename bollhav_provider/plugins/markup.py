@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bollhav_provider.plugins.looking import MODELS, Asked, Models, OneModel, dag_of, zone
+from bollhav_provider.plugins.looking import Asked, Models, OneModel, dag_of, zone
 from bollhav_provider.plugins.style import document
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def models_page(found: Models, wanted: str, *, trouble: bool) -> str:
         return page("Models", f"{form}<p>No model {'that needs a look' if trouble else 'of that name or tag'}.</p>")
     head = ("model", *STATUSES, "applied until", "last loaded")
     rows = [_model_row(entry, standing) for entry, standing in found.shown]
-    more = f"<p>The first {MODELS} are shown; a part of the name or a tag narrows them down.</p>" if found.more else ""
+    more = ""
+    if found.after is not None:
+        said = {"q": wanted, "trouble": "1" if trouble else "", "after": found.after}
+        more = f"<p><a href='{_asking(said)}'>More models</a></p>"
     return page("Models", form + _table(head, rows) + more)
 
 
@@ -164,7 +168,10 @@ def _window_form(entry: LibraryEntry, asked: Asked) -> str:
 
 def _query(asked: Asked, **other: str) -> str:
     """Return the query of the same page with some answers changed; ``?`` alone for none."""
-    said = {name: getattr(asked, name) for name in ("since", "until", "status", "before")} | other
+    return _asking({name: getattr(asked, name) for name in ("since", "until", "status", "before")} | other)
+
+
+def _asking(said: Mapping[str, str]) -> str:
     return escape("?" + urlencode({name: value for name, value in said.items() if value}))
 
 

@@ -25,8 +25,8 @@ def build_app() -> FastAPI:
     app = FastAPI(title="Bollhav", dependencies=[allowed], docs_url=None, redoc_url=None, openapi_url=None)
 
     # Plain functions: FastAPI runs them beside the event loop, which a look into the database must not hold up.
-    def models(user: Any, q: str = "", trouble: bool = False) -> HTMLResponse:
-        return _answer(show_models(dags_of(user), q, trouble=trouble))
+    def models(user: Any, q: str = "", trouble: bool = False, after: str = "") -> HTMLResponse:
+        return _answer(show_models(dags_of(user), q, trouble=trouble, after=after))
 
     def model(
         user: Any, full_name: str, since: str = "", until: str = "", status: str = "", before: str = ""
@@ -36,7 +36,7 @@ def build_app() -> FastAPI:
     # The annotations are text in this module; FastAPI cannot resolve names that live in this function.
     text = Annotated[str, Query()]
     known = {"user": Annotated[Any, Depends(get_user)], "return": HTMLResponse}
-    models.__annotations__ = {**known, "q": text, "trouble": Annotated[bool, Query()]}
+    models.__annotations__ = {**known, "q": text, "trouble": Annotated[bool, Query()], "after": text}
     model.__annotations__ = {**known, "full_name": str} | dict.fromkeys(("since", "until", "status", "before"), text)
     for path, function in (("/models", models), ("/models/{full_name}", model)):
         app.get(path, response_class=HTMLResponse)(function)
@@ -60,16 +60,18 @@ def dags_of(user: Any) -> Allowed:
     return allowed
 
 
-def show_models(allowed: Allowed, wanted: str = "", *, trouble: bool = False) -> tuple[int, str]:
+def show_models(allowed: Allowed, wanted: str = "", *, trouble: bool = False, after: str = "") -> tuple[int, str]:
     """Return status and HTML of the list of models.
 
     Args:
         allowed: which DAGs may be seen.
         wanted: part of a name, or a tag.
         trouble: only models that somebody should look at.
+        after: name of the last model of the page before.
     """
     try:
-        return 200, models_page(look_at_models(allowed, wanted, trouble=trouble), wanted, trouble=trouble)
+        found = look_at_models(allowed, wanted, trouble=trouble, after=after)
+        return 200, models_page(found, wanted, trouble=trouble)
     except Exception as exc:
         return _unreadable("Models", exc)
 

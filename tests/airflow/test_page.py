@@ -15,6 +15,7 @@ from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.intervals import Interval, as_utc
 from bollhav_provider.links import StateLink, UpstreamLink, state_page
 from bollhav_provider.model import Environment, Model, Source, SourceModel, UpstreamContract
+from bollhav_provider.plugins import looking
 from bollhav_provider.plugins.looking import UNITS, Asked
 from bollhav_provider.plugins.page import show_model, show_models
 from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_1_PLUS
@@ -103,7 +104,9 @@ def test_a_day_of_another_zone_is_shown_as_its_date_and_taken_as_one(library: st
     assert row.startswith("[2024-01-01T05:00Z, 2024-01-02T05:00Z) 2024-01-01 America/New_York applied marked by ada")
 
 
-def test_all_models_are_listed_with_what_needs_a_look(library: str) -> None:
+def test_all_models_are_listed_with_what_needs_a_look(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     status, text = show_models(everything)
     assert (status, "no model yet" in text) == (200, True)
     orders, slow = windowed("shop.orders", tags=["core"]), windowed("shop.slow", chunk="@hourly", window="@daily")
@@ -120,6 +123,14 @@ def test_all_models_are_listed_with_what_needs_a_look(library: str) -> None:
     assert [row.split()[0] for row in rows_of(text)] == ["mart.report"]
     _, text = show_models(everything, "Core")
     assert [row.split()[0] for row in rows_of(text)] == ["shop.orders"]
+    monkeypatch.setattr(looking, "MODELS", 1)
+    _, text = show_models(everything, "shop.")
+    assert [row.split()[0] for row in rows_of(text)] == ["shop.orders"]
+    assert "href='?q=shop.&amp;after=shop.orders'>More models" in text
+    _, text = show_models(everything, "shop.", after="shop.orders")
+    assert ([row.split()[0] for row in rows_of(text)], "More models" in text) == (["shop.slow"], False)
+    _, text = show_models(everything, trouble=True)
+    assert ([row.split()[0] for row in rows_of(text)], "More models" in text) == (["mart.report"], False)
     _, text = show_models(everything, "<b>")
     assert "<b>" not in text
 
