@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from bollhav_provider.exceptions import BollhavError
 from bollhav_provider.links import TASK_LINKS
-from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, TaskInterrupted, airflow_time_outs
+from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, TaskInterrupted, airflow_time_outs, mask_secret
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +35,19 @@ def failing_for_good(task: Any = None) -> Iterator[None]:
         if exc.retryable or has_our_policy(task):
             raise
         raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+
+
+def for_the_log(exc: BaseException) -> str:
+    """Return an exception's message for a task's log, without credentials, and hide them in what Airflow says of it.
+
+    A driver's or a vendor's message may quote the address that it was given, password included, and Airflow shows the
+    exception with its traceback. It masks what it is told.
+    """
+    from bollhav_provider.state.masking import secrets_in, shown
+
+    for secret in secrets_in(exc):
+        mask_secret(secret)
+    return shown(exc)
 
 
 def has_our_policy(task: Any) -> bool:

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from bollhav_provider.exceptions import GateClosedError
 from bollhav_provider.hooks.settings import airflow_option
-from bollhav_provider.operators.base import ModelOperator, time_outs, unit_label, units_of
+from bollhav_provider.operators.base import ModelOperator, for_the_log, time_outs, unit_label, units_of
 from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
@@ -136,7 +136,8 @@ class ExecuteOperator(ModelOperator):
                         failure = failure or exc
                     closed.append(unit)
                 except Exception as exc:
-                    self.log.warning("%s %s: %s: %s", self.model.full_name, unit.label, type(exc).__name__, exc)
+                    said = for_the_log(exc)
+                    self.log.warning("%s %s: %s: %s", self.model.full_name, unit.label, type(exc).__name__, said)
                     failure = failure or exc
                     if pointless(exc):
                         break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ TRACEBACK_LIMIT = 20_000
 #: Characters of a message that are shown where it stands among others.
 SHOWN_LIMIT = 2_000
 _MASK = "***"
+#: Characters from which on a text that was found is masked wherever it stands, not only where it was found.
+_SHORTEST = 6
 
 _WORD = (
     r"[\w.-]*(?:passwords?|passwd|passphrase|pwd|secrets?|tokens?|api[_-]?keys?|access[_-]?keys?|private[_-]?keys?"
@@ -49,6 +52,26 @@ def mask(text: str, secrets: Iterable[str | None] = ()) -> str:
     text = _PAIR.sub(_masked_pair, text)
     text = _HEADER.sub(rf"\g<head>{_MASK}", text)
     return _SHAPES.sub(_MASK, text)
+
+
+def secrets_in(exc: BaseException) -> list[str]:
+    """Return what looks like a credential in the messages of an exception and of those behind it, once each.
+
+    Args:
+        exc: any, also one whose ``str`` fails.
+    """
+    found: dict[str, None] = {}
+    seen: set[int] = set()
+    link: BaseException | None = exc
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        with contextlib.suppress(Exception):
+            text = str(link)
+            for pattern in (_URI, _PAIR, _HEADER, _SHAPES):
+                for match in pattern.finditer(text):
+                    found[match.groupdict().get("secret", match[0]).strip("'\"")] = None
+        link = link.__cause__ or link.__context__
+    return [secret for secret in found if len(secret) >= _SHORTEST]
 
 
 def _masked_pair(match: re.Match[str]) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_models import gated, timeless, windowed
+import pytest
+from airflow_models import BEGIN, END, gated, timeless, windowed
 from airflow_testing import rows, state_rows, states, statuses
 
 from bollhav_provider.dag_factory import build_dags
-from bollhav_provider.model import UpstreamContract
+from bollhav_provider.intervals import Unit
+from bollhav_provider.model import Batch, Column, Contract, Model, State, Target, TimeChunking, UpstreamContract
+from bollhav_provider.operators import base
 
 EXACT, ENCAPSULATE, WHOLE = UpstreamContract.EXACT, UpstreamContract.ENCAPSULATE, UpstreamContract.WHOLE
 
@@ -189,3 +192,27 @@ def test_one_model_of_several_can_be_written_alone(library: str, run: Any) -> No
     assert state_rows(library, orders, "applied_at") == before[0]
     assert state_rows(library, report, "applied_at") != before[1]
     assert run(dag, "2024-02-02", conf={"only": "mart.nothing", **DAY}).state == "failed"
+
+
+def test_a_credential_in_an_error_is_shown_nowhere_in_the_tasks_log(
+    library: str, run: Any, capsys: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaky = Model(
+        target=Target(schema="shop", name="leaky", columns=[Column("n", "integer")]),
+        batching=Batch(time=TimeChunking(chunk="@daily")),
+        contract=Contract(begin=BEGIN, end=END),
+        state=State(),
+    )
+
+    @leaky.execute
+    def refused(unit: Unit) -> None:
+        raise ValueError("the vendor refused https://etl:s3cr3tpass@api.example.com")
+
+    told: list[str] = []
+    monkeypatch.setattr(base, "mask_secret", told.append)  # what Airflow shows of the exception itself is hidden by it
+    dag_run = run(build_dags([leaky])["shop.leaky"], "2024-01-02")
+    assert dag_run.state == "failed"
+    assert told == ["s3cr3tpass"]
+    said = [line for line in (capsys.readouterr().out + caplog.text).splitlines() if "[2024-01-01T00:00Z, " in line]
+    assert any("ValueError: the vendor refused https://etl:***@api.example.com" in line for line in said)
+    assert not any("s3cr3tpass" in line for line in said)

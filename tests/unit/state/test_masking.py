@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bollhav_provider.state.masking import MESSAGE_LIMIT, TRACEBACK_LIMIT, describe, mask
+from bollhav_provider.state.masking import MESSAGE_LIMIT, TRACEBACK_LIMIT, describe, mask, secrets_in
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,17 @@ def test_the_type_is_named_with_its_module() -> None:
     import psycopg
 
     assert describe(psycopg.errors.UniqueViolation("x"))[0] == "psycopg.errors.UniqueViolation"
+
+
+def test_what_looks_like_a_credential_is_found_in_an_exception_and_in_those_behind_it() -> None:
+    driver = OSError("cannot reach postgresql://etl:s3cr3tpass@db:5432/wh")
+    vendor = ValueError("refused api_key='AbC-12345' and password=x")
+    vendor.__cause__ = driver
+    driver.__context__ = vendor  # a ring
+    assert secrets_in(vendor) == ["AbC-12345", "s3cr3tpass"]  # a single letter would riddle every line
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert secrets_in(Mute()) == []
