@@ -34,6 +34,7 @@ from tools import LOCAL, ROOT
 from tools.demo import check, command, progress
 from tools.demo.deployment import Deployment, deployment
 from tools.demo.places import Places
+from tools.processes import orderly_end
 
 PLACES = Places(LOCAL / "backfill")
 MAX_DEMO_SECONDS = 300.0
@@ -80,7 +81,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     started = time.time()
     try:
-        with deployment(days=arguments.days, places=PLACES, dags=folder) as running:
+        with orderly_end(), deployment(days=arguments.days, places=PLACES, dags=folder) as running:
             figures = compare(running, arguments.days, list(waits), started)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
