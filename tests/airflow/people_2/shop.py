@@ -18,7 +18,7 @@ fails = windowed("shop.fails", airflow=AirflowOptions(retries=0)).replace(
 )
 # The schedule has a window of this one to do: yesterday's.
 recent = windowed("shop.recent", begin=(TODAY - timedelta(days=3)).isoformat(), end=None).replace(
-    query=ONE.format(n=1, source="FROM pg_sleep(1)")
+    query=ONE.format(n="control.load(%(since)s)", source="")
 )
 
 build_dags(
