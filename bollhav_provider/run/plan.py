@@ -137,7 +137,7 @@ class _Planner:
         within = self._range()
         grid = model.grid
         if spec.interval_override and model.is_flexible:
-            grid = Grid(spec.interval_override, model.tz)
+            grid = spec.override(model.tz)
         if within is None:
             return [], invalidates
         if model.is_flexible and not invalidates:

@@ -118,7 +118,7 @@ def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
             "move the model to another grid, change its chunk and run once with state_mode torch."
         )
         return None
-    return Grid(spec.interval_override, model.tz)
+    return spec.override(model.tz)
 
 
 def _make_target(connections: Connections, model: Model, spec: RunSpec, warnings: list[str]) -> None:

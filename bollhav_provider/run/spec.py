@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
-from bollhav_provider.exceptions import ConfigurationError
-from bollhav_provider.intervals import Interval
+from bollhav_provider.exceptions import ConfigurationError, GridError
+from bollhav_provider.intervals import Grid, Interval
 from bollhav_provider.model import Environment
 from bollhav_provider.settings import STATE_MODES, Settings
 from bollhav_provider.state import Retention, RunKey
@@ -117,6 +117,20 @@ class RunSpec:
     def with_window(self, window: Interval | None) -> RunSpec:
         """Return the same run over another window."""
         return replace(self, window=window)
+
+    def override(self, tz: str) -> Grid:
+        """Return the grid of ``interval_override``, which is given.
+
+        Args:
+            tz: zone of the model's windows.
+
+        Raises:
+            GridError: it is no cron; says so of the parameter.
+        """
+        try:
+            return Grid(self.interval_override or "", tz)
+        except GridError as exc:
+            raise GridError(str(exc).replace("chunk:", "interval_override:", 1)) from None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

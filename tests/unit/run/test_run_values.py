@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bollhav_provider.exceptions import ConfigurationError
+from bollhav_provider.exceptions import ConfigurationError, GridError
 from bollhav_provider.intervals import Interval, Unit
 from bollhav_provider.model import Environment
 from bollhav_provider.run import Prepared, RunSpec, UnitOutcome, UnitStats, batches, connect, run_key
@@ -32,6 +32,12 @@ def test_a_specification_survives_json() -> None:
         reason="why",
     )
     assert RunSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+def test_an_override_that_is_no_cron_is_named_as_what_it_is() -> None:
+    assert RunSpec(run=run_key(), interval_override="@daily").override("Europe/Oslo").tz == "Europe/Oslo"
+    with pytest.raises(GridError, match="interval_override: 'every day' has 2 fields"):
+        RunSpec(run=run_key(), interval_override="every day").override("UTC")
 
 
 def test_a_specification_of_a_newer_version_is_read() -> None:
