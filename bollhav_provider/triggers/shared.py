@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 
 #: Commits that follow one another this closely, in seconds, are looked at together.
 _GATHER = 0.15
+#: How many are told in one go that their gates are open, and seconds until the next go. Airflow writes a handful of
+#: lines for each trigger that ends into a pipe, which its supervisor reads between the database work that it does for
+#: each of them: hundreds that end in one instant fill it, and the whole event loop stands still for seconds.
+_AT_ONCE, _BREATH = 25, 1.0
 #: Seconds until the next try when the database cannot be reached: the first, and the most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
@@ -65,6 +69,7 @@ class GateRunner:
         self._ids = itertools.count()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._took = 0.0
 
     @property
     def idle(self) -> bool:
@@ -130,7 +135,7 @@ class GateRunner:
                 looked, jitter = began, random.uniform(0.9, 1.1)
             if self._waiting:
                 # looking takes at most half of the time, however fast the commits follow one another
-                gather = max(_GATHER, time.monotonic() - began)
+                gather = max(_GATHER, self._took)
                 due = looked + jitter * min(w.poll_interval for w in self._waiting.values())
                 everybody = await self._rest(conn, due, gather) or time.monotonic() >= due
             else:  # whoever was answered leaves in the next turn of the loop; a successor may come with it
@@ -139,13 +144,20 @@ class GateRunner:
     async def _look(self, conn: psycopg.AsyncConnection[Any], *, everybody: bool) -> None:
         """Look at the gates of everybody, or of those alone that came since the last look."""
         waiting = {key: w for key, w in self._waiting.items() if not w.answer.done() and (everybody or w.fresh)}
+        began, self._took = time.monotonic(), 0.0
         if not waiting:
             return
         answers = await Batch([w.questions for w in waiting.values()]).ask(conn, self._env)
+        self._took = time.monotonic() - began
+        told = 0
         for (key, w), answer in zip(waiting.items(), answers, strict=True):
             w.fresh = False
             if answer.settled and not w.answer.done():
-                w.answer.set_result(answer)
+                if told and told % _AT_ONCE == 0:
+                    await _breathe()
+                told += 1
+                if not w.answer.done():
+                    w.answer.set_result(answer)
             if w.answer.done():
                 self._waiting.pop(key, None)
 
@@ -181,6 +193,14 @@ class GateRunner:
         async for _ in conn.notifies(timeout=0):  # the next look sees these commits too
             committed = True
         return committed
+
+
+async def _breathe() -> None:
+    """Let those go that were told; longer where the loop stood still meanwhile."""
+    began = time.monotonic()
+    await asyncio.sleep(_BREATH)
+    if (late := time.monotonic() - began - _BREATH) > 0.1:
+        await asyncio.sleep(late)
 
 
 async def _listen(conn: psycopg.AsyncConnection[Any], channel: str) -> None:
