@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,31 @@ def execute_arguments(model: Model) -> dict[str, Any]:
     if model.airflow.executor_config:
         found["executor_config"] = thawed(model.airflow.executor_config)
     return found | thawed(model.airflow.task_args)
+
+
+#: What the factory itself says about each task.
+_GIVEN = frozenset(
+    ("task_id", "model", "graph", "bollhav_conn_id", "units", "prefill_task_id", "asset", "outlets", "dag_ids",
+     "contract", "freshness", "downstream", "bound", "upstream_dag_id", "map_index_template")
+)  # fmt: skip
+
+
+def fitting(arguments: Mapping[str, Any], operator: type) -> dict[str, Any]:
+    """Return those of the arguments of all tasks that an operator has a use for, as Airflow does with a DAG's
+    ``default_args``: others may be meant for other operators.
+    """
+    if not arguments:
+        return {}
+    known = _parameters(operator)
+    return {name: value for name, value in arguments.items() if name in known}
+
+
+@cache
+def _parameters(operator: type) -> frozenset[str]:
+    from inspect import signature
+
+    inits = [cls.__dict__["__init__"] for cls in operator.__mro__[:-1] if "__init__" in cls.__dict__]
+    return frozenset(name for init in inits for name in signature(init).parameters) - {"self", "kwargs"} - _GIVEN
 
 
 def sensor_arguments(model: Model) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DAG, TaskGroup
 
+from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.factory.arguments import dag_arguments, merged
 from bollhav_provider.factory.assets import Assets
 from bollhav_provider.factory.docs import model_markdown
 from bollhav_provider.factory.groups import Group, grouped
 from bollhav_provider.factory.names import dag_id, group_id
 from bollhav_provider.factory.params import run_params
-from bollhav_provider.factory.schedule import Schedule, gated_models, model_schedule, schedule_bounds
+from bollhav_provider.factory.schedule import NO_BEGIN, Schedule, gated_models, model_schedule, schedule_bounds
 from bollhav_provider.factory.tasks import Options, model_tasks
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
 from bollhav_provider.operators.run_context import environment
@@ -84,18 +85,46 @@ class Factory:
         ids = {model.full_name: group.dag_id for group in groups for model in group.models}
         self.options = replace(self.options, dag_ids=ids)
         for group in groups:
-            if wanted is not None and group.dag_id != wanted:
+            # Who stands aside from a group has a DAG of its own name.
+            aside = () if group.alone else map(dag_id, (model.full_name for model in group.models))
+            if wanted is not None and group.dag_id != wanted and wanted not in aside:
                 continue
-            try:
-                dags[group.dag_id] = self._dag(group)
-            except Exception as exc:  # arguments that Airflow refuses are this group's problem, not its neighbours'
-                broken[group.dag_id] = f"{group.dag_id}: {type(exc).__name__}: {exc}"
+            if (made := self._sound(group, broken)) is not None and wanted in (None, group.dag_id):
+                dags[group.dag_id] = made
         for name in sorted(broken):
             if wanted is None or dag_id(name) == wanted:
                 from bollhav_provider.factory.broken import broken_dag
 
                 dags[dag_id(name)] = broken_dag(name, broken[name], list(self.tags))
         return dags
+
+    def _sound(self, group: Group, broken: dict[str, str]) -> Any | None:
+        """Return the DAG of those models of a group that Airflow takes the arguments of, and note the others.
+
+        Arguments that Airflow refuses are one model's problem, not its neighbours'.
+        """
+        try:
+            return self._dag(group)
+        except Exception as exc:
+            why = _why(group.dag_id, exc)
+        wrong = {} if group.alone else self._misfits(group)
+        rest = tuple(model for model in group.models if model.full_name not in wrong)
+        if not wrong or not rest:
+            broken[group.dag_id] = why
+            return None
+        broken.update(wrong)
+        return self._sound(replace(group, models=rest), broken)
+
+    def _misfits(self, group: Group) -> dict[str, str]:
+        """Return of which models no tasks can be made, and why; tried in DAGs that Airflow never sees."""
+        wrong: dict[str, str] = {}
+        for model in group.models:
+            try:
+                with DAG(group.dag_id, schedule=None, start_date=NO_BEGIN, auto_register=False):
+                    model_tasks(model, self.loaded.graph, self.assets.of(model), self.options)
+            except Exception as exc:
+                wrong[model.full_name] = _why(model.full_name, exc)
+        return wrong
 
     def _dag(self, group: Group) -> Any:
         first = group.models[0]
@@ -114,10 +143,14 @@ class Factory:
             default_args=default_args,
             **arguments,
         ) as dag:
-            if group.alone:
-                model_tasks(first, self.loaded.graph, self.assets.of(first), self.options)
-            else:
-                joined_tasks(group.models, self)
+            try:
+                if group.alone:
+                    model_tasks(first, self.loaded.graph, self.assets.of(first), self.options)
+                else:
+                    joined_tasks(group.models, self)
+            except BaseException:
+                dag.auto_register = False  # else Airflow takes up what is half made, beside what says why
+                raise
         # Given to the tasks by Airflow at run time; given to them here, each would carry a copy of its own.
         dag.params.update(run_params(first if group.alone else None))
         return dag
@@ -129,9 +162,28 @@ class Factory:
         ]
         if group.alone or len(schedules) == 1:
             return schedules[0]
-        if group.models[0].run_grid is None or self.schedule_by_assets:
-            return self._outer_assets(group)
+        if all(model.airflow.schedule is None for model in group.models):
+            return Schedule(None)
+        if group.models[0].run_grid is None:
+            return self._said_cron(group) or self._outer_assets(group)
+        if self.schedule_by_assets and (outer := self._outer_assets(group)).schedule is not None:
+            return outer
         return self._common(group)
+
+    def _said_cron(self, group: Group) -> Schedule | None:
+        """Return the schedule of the cron that models without windows name; those that name none go along with it.
+
+        Raises:
+            ConfigurationError: they name several.
+        """
+        said = {(model.airflow.cron, model.airflow.tz): model for model in group.models if model.airflow.cron}
+        if len(said) > 1:
+            named = ", ".join(f"{cron!r} ({tz}, {said[cron, tz].full_name})" for cron, tz in sorted(said))
+            raise ConfigurationError(
+                f"one DAG has one schedule, and its models name {len(said)}: {named}. Give them the same, or divide "
+                "them by group_by or select."
+            )
+        return next((model_schedule(model, self.loaded.graph, self.assets.of) for model in said.values()), None)
 
     def _common(self, group: Group) -> Schedule:
         """Return the schedule of models of one grain: from the first begin to the last end."""
@@ -189,6 +241,10 @@ def joined_tasks(models: Sequence[Model], factory: Factory) -> dict[str, Any]:
         for upstream in sorted(set(feeds[name])):
             groups[upstream] >> groups[name]
     return groups
+
+
+def _why(name: str, exc: Exception) -> str:
+    return f"{name}: {type(exc).__name__}: {exc}"
 
 
 def _description(group: Group) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bollhav_provider.factory.arguments import execute_arguments, merged, sensor_arguments, task_arguments
+from bollhav_provider.factory.arguments import execute_arguments, fitting, merged, sensor_arguments, task_arguments
 from bollhav_provider.factory.mapping import mapped_group
 from bollhav_provider.factory.names import dag_id as task_id_of
 from bollhav_provider.operators.execute import ExecuteOperator
@@ -28,7 +28,7 @@ class Options:
 
     Attributes:
         bollhav_conn_id: Airflow connection of the library; None for the configured one.
-        default_args: arguments of all tasks, under the model's own.
+        default_args: arguments of all tasks that take them, under the model's own.
         sensor_args: arguments of the gates, under the model's own.
         dag_ids: the DAG of each model that gets one, for links between them.
         execute_args: arguments of the executing tasks, under the model's own.
@@ -54,19 +54,22 @@ def model_tasks(
         joined: full names of the upstreams that a task edge of the same DAG waits for already; their gates
             are checked in the claim, and need no sensor before it.
     """
-    shared: dict[str, Any] = {"model": model, "graph": graph, "bollhav_conn_id": options.bollhav_conn_id}
-    own = merged(options.default_args, task_arguments(model))
+    everywhere, own = options.default_args, task_arguments(model)
+    conn_id = options.bollhav_conn_id or everywhere.get("bollhav_conn_id")
+    shared: dict[str, Any] = {"model": model, "graph": graph, "bollhav_conn_id": conn_id}
     first_args = {"trigger_rule": model.airflow.trigger_rule} if model.airflow.trigger_rule else {}
     prefill = PrefillOperator(
         task_id=PREFILL,
         dag_ids=options.dag_ids,
         **shared,
-        **merged({"trigger_rule": "none_failed"}, own, first_args),
+        **merged({"trigger_rule": "none_failed"}, fitting(everywhere, PrefillOperator), own, first_args),
     )
     waited = {name: source for name, source in gates(model, graph).items() if name not in joined}
     bound = bound_tables(model, graph)
 
-    patience = merged(own, options.sensor_args, sensor_arguments(model))
+    patience = merged(fitting(everywhere, UpstreamSensor), own, options.sensor_args, sensor_arguments(model))
+    work = merged(fitting(everywhere, ExecuteOperator), own, options.execute_args, execute_arguments(model))
+    outlets = [*([asset] if asset is not None else []), *work.pop("outlets", ())]
     waits = {"when_closed": "skip" if patience.get("soft_fail") else "wait", "wait_timeout": patience.get("timeout")}
 
     def unit(units: Any) -> None:
@@ -80,7 +83,7 @@ def model_tasks(
                 bound=bound,
                 units=units,
                 prefill_task_id=prefill.task_id,
-                bollhav_conn_id=options.bollhav_conn_id,
+                bollhav_conn_id=conn_id,
                 upstream_dag_id=options.dag_ids.get(name),
                 map_index_template=_LABEL,
                 **patience,
@@ -93,9 +96,9 @@ def model_tasks(
             units=units,
             prefill_task_id=prefill.task_id,
             asset=asset,
-            outlets=[asset] if asset is not None else [],
+            outlets=outlets,
             map_index_template=_LABEL,
-            **merged(waits, own, options.execute_args, execute_arguments(model)),
+            **merged(waits, work),
         )
         for task in (*sensors, execute):
             start_once_expanded(task)

@@ -21,7 +21,7 @@ from bollhav_provider.operators.run_context import (
     task_run,
 )
 from bollhav_provider.operators.run_keys import RUN_KEY
-from bollhav_provider.version_compat import emit_asset_event
+from bollhav_provider.version_compat import emit_asset_event, seconds
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Unit
@@ -50,7 +50,7 @@ class ExecuteOperator(ModelOperator):
         asset: the model's asset; its event carries the windows.
         when_closed: what happens at a gate that is closed after all: ``wait`` without a slot (the default), ``skip``
             the task, or ``fail`` it, to be retried.
-        wait_timeout: seconds after which a wait gives up and the task fails; as configured, a week.
+        wait_timeout: time, or its seconds, after which a wait gives up and the task fails; as configured, a week.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
     """
 
@@ -64,7 +64,7 @@ class ExecuteOperator(ModelOperator):
         prefill_task_id: str | None = None,
         asset: Any = None,
         when_closed: WhenClosed = "wait",
-        wait_timeout: float | None = None,
+        wait_timeout: float | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", "none_failed")
@@ -220,7 +220,7 @@ class ExecuteOperator(ModelOperator):
                 **Questions(spec.env, watches=watches).to_json(),
             ),
             method_name="resume",
-            timeout=timedelta(seconds=self.wait_timeout or float(airflow_option("gate_timeout", "604800"))),
+            timeout=timedelta(seconds=seconds(self.wait_timeout or float(airflow_option("gate_timeout", "604800")))),
         )
 
     def _tell(self, context: Mapping[str, Any], spec: RunSpec, outcomes: list[UnitOutcome]) -> None:
