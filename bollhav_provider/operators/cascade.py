@@ -136,7 +136,7 @@ class Cascade:
                 continue
             left = IntervalSet(windows) - IntervalSet([own] if own is not None else [])
             for window in fewer(left.islands, self._most(name)):
-                units = sum(step.units for step in found if step.window and window.contains(step.window))
+                units = sum(window.contains(part) for step in found for part in step.parts)
                 runs.append(Again(name, window, units, self._run_id(name, by, window)))
         return runs
 
@@ -214,6 +214,9 @@ class Cascade:
                 "%s: made again by the DAG %s, whose run %s %s; it waits for what it reads.",
                 again, dag_id, again.run_id, what,
             )  # fmt: skip
+            dag = self._task.get_dag()
+            if dag is not None and dag.dag_id == dag_id and dag.max_active_runs == 1:
+                self._log.info("%s allows one run at a time: that one starts when this one has ended.", dag_id)
             paused = is_paused(dag_id)
             if paused:
                 self._log.warning(

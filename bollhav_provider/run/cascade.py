@@ -8,6 +8,7 @@ Airflow's side starts runs of the models' DAGs.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ class CascadeStep:
         window: what its run has to cover; None for a model without windows.
         units: how many units of it were put back.
         here: whether the model is one of this deployment. Of others nothing is known but the name.
+        parts: the windows of these units, where the model has windows.
         put_back_by: on whose behalf, the same at every try of the run.
     """
 
@@ -45,6 +47,7 @@ class CascadeStep:
     window: Interval | None
     units: int
     here: bool
+    parts: tuple[Interval, ...]
     put_back_by: UUID
 
     def to_json(self) -> dict[str, Any]:
@@ -108,19 +111,22 @@ def _steps(conn: psycopg.Connection[Any], graph: Graph, model: Model, spec: RunS
         known = here.get(full_name)
         told = known.full_name if known is not None else _declared_name(declared[full_name])
         runs = known is not None and graph.is_enabled(known)
-        for window, count in _stretches(again, windowless=known is not None and known.is_windowless):
-            steps.append(CascadeStep(told, window, count, runs, run.run_id))
+        for window, parts in _stretches(again, windowless=known is not None and known.is_windowless):
+            steps.append(CascadeStep(told, window, len(parts) or 1, runs, parts, run.run_id))
     return tuple(steps)
 
 
-def _stretches(units: Iterable[Unit], *, windowless: bool) -> list[tuple[Interval | None, int]]:
-    """Join units that touch: one run for each stretch of time, with the number of its units."""
+def _stretches(units: Iterable[Unit], *, windowless: bool) -> list[tuple[Interval | None, tuple[Interval, ...]]]:
+    """Join units that touch: one run for each stretch of time, with its units' windows."""
     windows = [unit.window for unit in units if unit.window is not None]
     if windowless or not windows:
-        return [(None, 1)]
-    return [
-        (island, sum(island.contains(window) for window in windows)) for island in IntervalSet(windows).islands
-    ]
+        return [(None, ())]
+    islands = IntervalSet(windows).islands
+    starts = [island.since for island in islands]
+    parts: list[list[Interval]] = [[] for _ in islands]
+    for window in windows:
+        parts[bisect_right(starts, window.since) - 1].append(window)
+    return [(island, tuple(found)) for island, found in zip(islands, parts, strict=True)]
 
 
 def _declared_name(entry: state.LibraryEntry) -> str:

@@ -155,7 +155,7 @@ def test_a_paused_dag_is_named(run: Any, chain: dict[str, Any], caplog: Any, cap
 
 
 def test_models_of_one_dag_do_their_own_windows_and_the_others_get_runs_for_one_model_each(
-    library: str, run: Any
+    library: str, run: Any, caplog: Any, capsys: Any
 ) -> None:
     dag = published(build_dags([ORDERS, SUMS, REPORT], group_by="all")["bollhav.daily"])
     dags = {dag.dag_id: dag}
@@ -166,6 +166,7 @@ def test_models_of_one_dag_do_their_own_windows_and_the_others_get_runs_for_one_
         ("bollhav.daily", {"since": _3, "until": _4, "state_mode": "discover", "cascade": False, "only": "mart.report"})
     ]
     assert attempts(library, REPORT) == [("applied", 1), ("applied", 2), ("pending", 1)]
+    assert "1 unit(s) of mart.report in [2024-01-03T00:00Z, 2024-01-04T00:00Z)" in capsys.readouterr().out + caplog.text
     again_by_their_runs(run, dags)
     assert attempts(library, REPORT) == [("applied", 1), ("applied", 2), ("applied", 2)]
     assert attempts(library, SUMS) == [("applied", 1), ("applied", 2), ("applied", 1)]
