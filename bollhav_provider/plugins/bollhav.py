@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
 from bollhav_provider.links import PREFIX, StateLink, UpstreamLink
-from bollhav_provider.plugins import listener
+from bollhav_provider.plugins import listener, preload
 from bollhav_provider.timetables.contract import ContractTimetable
 from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_1_PLUS
 
@@ -17,7 +17,7 @@ class BollhavPlugin(AirflowPlugin):
     """Registers timetables, links and what people do in the UI."""
 
     name = "bollhav"
-    listeners = [listener]  # noqa: RUF012
+    listeners = [listener, preload]  # noqa: RUF012
     timetables = [ContractTimetable]  # noqa: RUF012 - as Airflow declares it
     operator_extra_links = [StateLink(), UpstreamLink()]  # noqa: RUF012
 
@@ -45,7 +45,7 @@ class BollhavPlugin(AirflowPlugin):
     if not AIRFLOW_V_3_0_PLUS:
         from bollhav_provider.plugins import airflow_2 as _airflow_2
 
-        listeners = [listener, _airflow_2]
+        listeners = [listener, preload, _airflow_2]
 
         @functools.cached_property
         def flask_blueprints(self) -> list[Any]:  # type: ignore[override]
