@@ -278,6 +278,7 @@ def become_a_processor(home: str) -> None:
     os.environ |= {
         "AIRFLOW_HOME": home,
         "_AIRFLOW_PROCESS_CONTEXT": "client",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",  # of wall time, which a busy machine has less of
     }

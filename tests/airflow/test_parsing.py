@@ -6,10 +6,12 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from airflow_models import windowed
+from airflow_models import gated, windowed
+from test_factory import serialised
 
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.exceptions import ConfigurationError
+from bollhav_provider.model import UpstreamContract
 
 
 @pytest.fixture
@@ -30,3 +32,13 @@ def test_a_garbage_collector_that_somebody_stopped_stays_stopped(collector: None
     gc.disable()
     build_dags([windowed("shop.orders")])
     assert not gc.isenabled()
+
+
+def test_what_a_dag_is_stored_as_holds_nothing_of_other_models() -> None:
+    orders = windowed("shop.orders")
+    report = windowed("mart.report", upstream=(gated("shop.orders", UpstreamContract.EXACT),))
+    others = [windowed(f"shop.other_{n}") for n in range(20)]
+    alone, among = serialised(build_dags([orders, report])), serialised(build_dags([orders, *others, report]))
+    assert alone["mart.report"] == among["mart.report"]
+    assert alone["shop.orders"] == among["shop.orders"]
+    assert len(alone["mart.report"]) < 8_000
