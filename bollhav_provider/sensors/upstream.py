@@ -118,15 +118,15 @@ class UpstreamSensor(BaseSensorOperator):
                 return None
         from bollhav_provider.triggers.upstream import UpstreamTrigger
 
-        # The gate is looked at in a worker first and not started from its trigger (``start_from_trigger``), tried on 3.3.2:
+        # The gate is looked at in a worker first and not started from its trigger (start_from_trigger), tried on 3.3.2:
         # only a worker can send the label, so the gates of a run would be 0, 1, 2, ... instead of its windows; what a
-        # trigger's templates pull from XCom other than one plain value is never answered, and the gate hangs; and nothing
-        # is gained. Two busy cores, medians from the end of ``prefill`` to the start of ``execute`` behind an open gate:
-        # 4.4 s by the worker, 3.8 s by the trigger, whose first one in a triggerer took 41 s; from the upstream's commit
-        # to ``execute`` behind a gate that waited: 1.0 s by the worker, 1.2 s by the trigger.
+        # trigger's templates pull from XCom other than one plain value is never answered, and the gate hangs; and
+        # nothing is gained. Two busy cores, medians from the end of prefill to the start of execute behind an open
+        # gate: 4.4 s by the worker, 3.8 s by the trigger, whose first one in a triggerer took 41 s; from the upstream's
+        # commit to execute behind a gate that waited: 1.0 s by the worker, 1.2 s by the trigger.
         self.defer(
             trigger=UpstreamTrigger(
-                conn_id=self.bollhav_conn_id,
+                **library_of(self.downstream, self.bollhav_conn_id),
                 poll_interval=seconds(self.poke_interval),
                 finish=True,
                 **asked.to_json(),
@@ -237,6 +237,21 @@ class UpstreamSensor(BaseSensorOperator):
         from bollhav_provider.hooks.library import LibraryHook
 
         return LibraryHook(self.bollhav_conn_id, settings=deployment_settings()).connections(f"bollhav {self.task_id}")
+
+
+def library_of(model: Model | None, conn_id: str | None) -> dict[str, Any]:
+    """Return arguments of a trigger that say where a model's library is: its own, where its state names one.
+
+    Args:
+        model: who waits; None for nobody's gates.
+        conn_id: Airflow connection of the deployment's library; None for the configured one.
+    """
+    state = model.state if model is not None else None
+    if state is not None and state.conn_id:
+        return {"conn_id": state.conn_id}
+    if state is not None and state.dsn_env_var:
+        return {"conn_id": None, "dsn_env_var": state.dsn_env_var}
+    return {"conn_id": conn_id}
 
 
 def _is_time_out(exc: BaseException) -> bool:
