@@ -77,12 +77,15 @@ class LibraryHook(BaseHook):
         return masked(conninfo(connection, f"Airflow connection {conn_id!r}"))
 
     @classmethod
-    async def connect_async(cls, conn_id: str | None = None) -> psycopg.AsyncConnection[Any]:
+    async def connect_async(
+        cls, conn_id: str | None = None, *, dsn_env_var: str | None = None
+    ) -> psycopg.AsyncConnection[Any]:
         """Open a connection to the library from the triggerer's event loop: autocommit, UTC. The caller
         closes it.
 
         Args:
             conn_id: Airflow connection id; the configured one by default.
+            dsn_env_var: environment variable with the DSN, instead of a connection.
 
         Raises:
             ConfigurationError: there is neither a connection of that id nor a DSN.
@@ -90,9 +93,16 @@ class LibraryHook(BaseHook):
         """
         import psycopg
 
+        from bollhav_provider.run.connections import parts_of
+
         settings = deployment_settings()
+        if dsn_env_var is not None:
+            dsn = _dsn_of(dsn_env_var)
+        else:
+            dsn = await cls._dsn_async(conn_id or settings.conn_id, settings)
+        parts_of(dsn)  # says what is wrong without quoting it
         conn = await psycopg.AsyncConnection.connect(
-            await cls._dsn_async(conn_id or settings.conn_id, settings),
+            dsn,
             autocommit=True,
             connect_timeout=settings.connect_timeout,
             application_name="bollhav triggerer",
@@ -156,15 +166,24 @@ def _no_library(conn_id: str) -> str:
     )
 
 
+def _dsn_of(variable: str) -> str:
+    if not (dsn := os.environ.get(variable)):
+        raise ConfigurationError(
+            f"dsn_env_var is {variable!r} and the environment does not have it: set {variable} to the DSN of the "
+            "library, in the triggerer's environment too."
+        )
+    return dsn
+
+
 class ConnectionMissing(ConfigurationError):
     """An Airflow connection id that nobody defined."""
 
 
 def masked(dsn: str) -> str:
     """Return ``dsn`` after telling Airflow's log masker the secrets in it."""
-    from psycopg.conninfo import conninfo_to_dict
+    from bollhav_provider.run.connections import parts_of
 
-    parts = conninfo_to_dict(dsn)
+    parts = parts_of(dsn)
     for name in ("password", "sslpassword"):
         if parts.get(name):
             mask_secret(str(parts[name]))

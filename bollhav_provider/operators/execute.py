@@ -207,6 +207,7 @@ class ExecuteOperator(ModelOperator):
     def _wait_for(self, spec: RunSpec, closed: list[Unit]) -> None:
         """Give the slot back until the gates of ``closed`` open."""
         from bollhav_provider.factory.tasks import bound_tables
+        from bollhav_provider.sensors.upstream import library_of
         from bollhav_provider.state import GateWatch
         from bollhav_provider.triggers.questions import Questions
         from bollhav_provider.triggers.upstream import UpstreamTrigger
@@ -215,7 +216,7 @@ class ExecuteOperator(ModelOperator):
         watches = tuple(GateWatch.of(self.model, spec.env, unit, bound) for unit in closed)
         self.defer(
             trigger=UpstreamTrigger(
-                conn_id=self.bollhav_conn_id,
+                **library_of(self.model, self.bollhav_conn_id),
                 poll_interval=float(airflow_option("poke_interval", "15")),
                 **Questions(spec.env, watches=watches).to_json(),
             ),

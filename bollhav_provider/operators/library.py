@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.operators.base import ModelOperator
 from bollhav_provider.operators.run_context import environment, first_clear, run_settings, run_window, task_run
-from bollhav_provider.operators.standin import stand_in
+from bollhav_provider.operators.standin import declared_stand_in, stand_in
 from bollhav_provider.version_compat import emit_asset_event
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class StateOperator(ModelOperator):
     """Base of operators that work on the state of one model in one window.
 
     Args:
-        model: the model, or the full name of a table that something else loads.
+        model: the model, or the full name of a table that something else loads. By the name of a model that is
+            registered, that model's windows are meant.
         chunk: cron of the windows of a table that is given by name; none makes any window acceptable.
         tz: zone of ``chunk``.
         timeless: whether a table that is given by name has no windows.
@@ -44,9 +45,11 @@ class StateOperator(ModelOperator):
         until: str | None = None,
         **kwargs: Any,
     ) -> None:
+        self._by_name = isinstance(model, str)
+        self._guessed = chunk is None and not timeless
         if isinstance(model, str):
             # Any window: a flexible stand-in, whose chunk only slices work that this operator never does.
-            free = chunk is None and not timeless
+            free = self._guessed
             model = stand_in(model, chunk="@daily" if free else chunk, tz=tz, flexible=free, timeless=timeless)
         super().__init__(model=model, **kwargs)
         self.since = since
@@ -60,12 +63,23 @@ class StateOperator(ModelOperator):
             if not self.model.is_tracked:
                 raise ConfigurationError(f"{self.model.full_name} has no state: give the model state=State().")
             with connections.state(self.model) as conn:
-                from bollhav_provider.state import bootstrap, db_now, register
+                from bollhav_provider.state import bootstrap, db_now
 
-                found = run_window(self._asked(context), self.model, lambda: db_now(conn))
                 bootstrap(conn, env)
-                register(conn, self.model, env)
+                self._register(conn, env)
+                found = run_window(self._asked(context), self.model, lambda: db_now(conn))
                 return self._work(conn, env, found, task_run(context, cleared=first_clear(context)), context)
+
+    def _register(self, conn: Conn, env: Environment) -> None:
+        """Have the table in the library; by the name of a model that is there already, take that model's windows."""
+        from bollhav_provider.state import get_entry, register
+
+        if self._by_name and (entry := get_entry(conn, env, env.table(self.model.identity).full_name)) is not None:
+            declared = declared_stand_in(entry, self.model, guessed=self._guessed)
+            if declared is not None:
+                self.model = declared
+                return
+        register(conn, self.model, env)
 
     def _asked(self, context: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the context with the operator's own window in the place of the run's parameters."""

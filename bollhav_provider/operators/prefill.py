@@ -69,8 +69,6 @@ class PrefillOperator(ModelOperator):
         from bollhav_provider.run import batches
 
         with self._working():
-            dag = self.get_dag()
-            refuse_misspelt(context, dag.params if dag is not None else ())
             settings = run_settings(context)
             spec, units = prepare_run(self, context, settings)
             ti = context.get("ti")
@@ -97,7 +95,8 @@ def prepare_run(
     """
     from bollhav_provider.run import RunSpec, prepare
 
-    model, log = task.model, task.log
+    model, log, dag = task.model, task.log, task.get_dag()
+    refuse_misspelt(context, dag.params if dag is not None else ())
     if (only := said_params(context).get("only")) and only != model.full_name:
         if only not in task.resolved_graph():
             raise AirflowFailException(

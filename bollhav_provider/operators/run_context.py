@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from bollhav_provider.state import RunKey
 
 
+#: What other programs, and our command line, call some parameters.
+_OTHER_WORDS = {"mode": "state_mode", "dry_run": "dry_state", "dryrun": "dry_state"}
+
+
 def said_params(context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the run's parameters that somebody gave a value; null is "as configured"."""
     params = context.get("params") or {}
@@ -55,11 +59,14 @@ def refuse_misspelt(context: Mapping[str, Any], declared: Collection[str]) -> No
     from bollhav_provider.factory.params import run_params
 
     known = sorted(run_params(None))
-    meant = {
-        key: close[0]
-        for key in dict(getattr(context.get("dag_run"), "conf", None) or {})
-        if key not in declared and key not in known and (close := get_close_matches(key, known, 1, 0.7))
-    }
+    others = _OTHER_WORDS if "state_mode" in declared else {}  # in DAGs of people's own they may mean anything
+    meant = {}
+    for key in dict(getattr(context.get("dag_run"), "conf", None) or {}):
+        if key in declared or key in known:
+            continue
+        word = key.lower().replace("-", "_")
+        if close := [others[word]] if word in others else get_close_matches(word, known, 1, 0.7):
+            meant[key] = close[0]
     if meant:
         listed = ", ".join(f"{key!r} (did you mean {name!r}?)" for key, name in sorted(meant.items()))
         raise AirflowFailException(

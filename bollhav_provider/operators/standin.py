@@ -9,7 +9,9 @@ from bollhav_provider.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model
+    from bollhav_provider.state import LibraryEntry
 
+#: The description of a stand-in, by which the library's entry of one is told from a model's.
 _WHY = "state only: the table is loaded elsewhere"
 
 
@@ -62,12 +64,58 @@ def stand_in(
     target = Target(schema=table.schema, name=table.name, catalog=table.catalog)
     state = State(conn_id=conn_id, dsn_env_var=dsn_env_var)
     if timeless:
-        return Model(target=target, temporality=Temporality.TIMELESS, state=state)
+        return Model(target=target, temporality=Temporality.TIMELESS, state=state, description=_WHY)
     batching = None
     if chunk is not None:
         kind = ChunkFlex(attest=_WHY) if flexible else ChunkFix()
         batching = Batch(time=TimeChunking(chunk=chunk, tz=tz, flexibility=kind))
-    return Model(target=target, batching=batching, state=state, contract=Contract(begin=begin, end=end))
+    contract = Contract(begin=begin, end=end)
+    return Model(target=target, batching=batching, state=state, contract=contract, description=_WHY)
+
+
+def declared_stand_in(entry: LibraryEntry, given: Model, *, guessed: bool) -> Model | None:
+    """Return a stand-in with the windows that a table's own model declares; None where no model is known for it.
+
+    A model that is registered decides what its windows are: a stand-in with others must not take its place in the
+    library, nor write rows between its own.
+
+    Args:
+        entry: what the library says of the table.
+        given: the stand-in that somebody asks for.
+        guessed: whether nobody said which windows ``given`` has.
+
+    Raises:
+        ConfigurationError: the table has no state, or somebody said that its windows are others.
+    """
+    from bollhav_provider.intervals import Grid
+
+    said = entry.metadata
+    if said.get("description") == _WHY:
+        return None
+    if entry.ref is None:
+        raise ConfigurationError(f"{entry.full_name} is registered without state: there is nothing to record for it.")
+    batching, contract = said.get("batching") or {}, said.get("contract") or {}
+    chunk, timeless = batching.get("chunk"), entry.temporality == "timeless"
+    own = Grid(chunk, said.get("tz") or "UTC") if chunk else None
+    if own is None and not timeless and "batching" not in said:
+        return given  # a registrant that does not say what its windows are
+    same = own is given.grid is None or (own is not None and given.grid is not None and own.same_as(given.grid))
+    if not guessed and (timeless == given.is_temporal or not same):
+        asked = "no windows" if not given.is_temporal else f"the windows of {given.grid}"
+        has = f"the windows of {own}" if own is not None else "no windows"
+        raise ConfigurationError(
+            f"{entry.full_name} is registered by a model with {has}, and is to be recorded with {asked}: leave chunk, "
+            "tz and timeless out, or give the model itself."
+        )
+    return stand_in(
+        given.full_name,
+        chunk=chunk,
+        tz=said.get("tz") or "UTC",
+        flexible=not entry.fixed_intervals,
+        timeless=timeless,
+        begin=contract.get("begin"),
+        end=contract.get("end"),
+    )
 
 
 def stand_in_json(model: Model) -> dict[str, Any]:

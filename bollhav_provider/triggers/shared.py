@@ -213,17 +213,20 @@ async def _next_commit(conn: psycopg.AsyncConnection[Any]) -> None:
         return
 
 
-#: The runners of each event loop: by connection and schema.
-_runners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], GateRunner]] = WeakKeyDictionary()
+#: The runners of each event loop: by connection, DSN variable and schema.
+_runners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str, str], GateRunner]] = WeakKeyDictionary()
 
 
-async def wait_for_gates(conn_id: str | None, questions: Questions, *, poll_interval: float) -> Answers:
+async def wait_for_gates(
+    conn_id: str | None, questions: Questions, *, poll_interval: float, dsn_env_var: str | None = None
+) -> Answers:
     """Wait with everybody else in this event loop until all gates are open, or one can never be.
 
     Args:
         conn_id: Airflow connection of the library; None for the configured one.
         questions: what is waited for.
         poll_interval: seconds between two looks when no commit is announced.
+        dsn_env_var: environment variable with the DSN of the library, where no connection leads to it.
 
     Raises:
         ConfigurationError: there is no such connection.
@@ -231,12 +234,12 @@ async def wait_for_gates(conn_id: str | None, questions: Questions, *, poll_inte
     from bollhav_provider.hooks.library import LibraryHook
 
     runners = _runners.setdefault(asyncio.get_running_loop(), {})
-    key = (conn_id or "", questions.env.state_schema)
+    key = (conn_id or "", dsn_env_var or "", questions.env.state_schema)
     runner = runners.get(key)
     if runner is None:
 
         async def connect() -> psycopg.AsyncConnection[Any]:
-            return await LibraryHook.connect_async(conn_id)
+            return await LibraryHook.connect_async(conn_id, dsn_env_var=dsn_env_var)
 
         def ended() -> None:
             if runners.get(key) is runner and runner is not None and runner.idle:

@@ -25,6 +25,7 @@ class UpstreamTrigger(BaseTrigger):
         conn_id: Airflow connection of the library; None for the configured one.
         poll_interval: seconds between two looks when no commit is announced.
         finish: end the task from here once the gates are open, without another start of a worker process.
+        dsn_env_var: environment variable with the DSN of the library, where no connection leads to it.
         env, watches, source, requests: what is waited for, as
             :class:`~bollhav_provider.triggers.questions.Questions` writes it.
     """
@@ -35,6 +36,7 @@ class UpstreamTrigger(BaseTrigger):
         conn_id: str | None = None,
         poll_interval: float = 15.0,
         finish: bool = False,
+        dsn_env_var: str | None = None,
         env: Mapping[str, Any] | None = None,
         watches: Sequence[Mapping[str, Any]] = (),
         source: str | None = None,
@@ -44,6 +46,7 @@ class UpstreamTrigger(BaseTrigger):
         self.conn_id = conn_id
         self.poll_interval = poll_interval
         self.finish = finish
+        self.dsn_env_var = dsn_env_var
         self.env = dict(env or {})
         self.watches = [dict(watch) for watch in watches]
         self.source = source
@@ -54,12 +57,16 @@ class UpstreamTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         how = {"conn_id": self.conn_id, "poll_interval": self.poll_interval, "finish": self.finish}
+        if self.dsn_env_var is not None:
+            how["dsn_env_var"] = self.dsn_env_var
         return "bollhav_provider.triggers.upstream.UpstreamTrigger", how | self._asked()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
             questions = Questions.from_json(self._asked())
-            answers = await wait_for_gates(self.conn_id, questions, poll_interval=self.poll_interval)
+            answers = await wait_for_gates(
+                self.conn_id, questions, poll_interval=self.poll_interval, dsn_env_var=self.dsn_env_var
+            )
         except Exception as exc:  # must not end the triggerer; the task says what happened
             self.log.exception("waiting failed")
             yield _event("error", f"{type(exc).__name__}: {exc}")

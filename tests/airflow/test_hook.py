@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from typing import Any
 
 import psycopg
@@ -119,6 +120,20 @@ def test_a_password_is_masked_in_logs(db: str, monkeypatch: pytest.MonkeyPatch) 
     connect_as(monkeypatch, "bollhav_default", db, password="p@ss/w#rd")
     assert "p@ss/w#rd" in LibraryHook().dsn()
     assert masked == ["p@ss/w#rd"]
+
+
+@pytest.mark.parametrize("dsn", ["postgresql//reader:hunter2secret@host/db", "host=h password=hunter2secret port"])
+def test_a_dsn_that_is_none_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    monkeypatch.setenv("BOLLHAV_DSN", dsn)
+    monkeypatch.setenv("OTHER_DSN", dsn)
+    for connect in (
+        lambda: LibraryHook("nowhere").dsn(),
+        lambda: asyncio.run(LibraryHook.connect_async("nowhere")),
+        lambda: asyncio.run(LibraryHook.connect_async(dsn_env_var="OTHER_DSN")),
+    ):
+        with pytest.raises(ConfigurationError, match="no connection string of PostgreSQL") as caught:
+            connect()
+        assert "hunter2secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_it_connects_from_an_event_loop(db: str, monkeypatch: pytest.MonkeyPatch) -> None:

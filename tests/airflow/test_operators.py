@@ -58,6 +58,46 @@ def test_a_table_without_windows_is_recorded_whole(library: str, run: Any, own_d
     assert state_rows(library, timeless("ref.rates"), "status", "since") == [("applied", None)]
 
 
+@pytest.mark.parametrize("given", [{}, {"chunk": "0 0 * * *"}])
+def test_recording_a_table_that_a_model_declares_keeps_the_models_windows_and_its_entry(
+    library: str, run: Any, own_dag: Any, given: dict[str, Any]
+) -> None:
+    from bollhav_provider.operators.library import RecordAppliedOperator
+
+    orders = windowed("shop.orders", tags=["core"])
+    run(build_dags([orders])["shop.orders"], "2024-01-02")
+    entry = "SELECT upstream, sources, fixed_intervals, metadata FROM z_bollhav.library"
+    before = rows(library, entry)
+    RecordAppliedOperator(task_id="record", model="shop.orders", **given)
+    dag_run = run(own_dag, "2024-02-01", conf={"since": "2024-01-02T00:00:00Z", "until": "2024-01-03T12:00:00Z"})
+    assert states(dag_run) == {"record": "success"}
+    assert rows(library, entry) == before
+    assert statuses(library, orders) == {"2024-01-01": "applied", "2024-01-02": "applied", "2024-01-03": "pending"}
+
+
+@pytest.mark.parametrize("given", [{"chunk": "@hourly"}, {"timeless": True}, {"chunk": "@daily", "tz": "Europe/Oslo"}])
+def test_other_windows_than_those_of_the_tables_model_are_refused(
+    library: str, run: Any, own_dag: Any, given: dict[str, Any]
+) -> None:
+    from bollhav_provider.operators.library import RecordAppliedOperator
+
+    orders = windowed("shop.orders")
+    run(build_dags([orders])["shop.orders"], "2024-01-02")
+    before = state_rows(library, orders, "since", "until", "status")
+    RecordAppliedOperator(task_id="record", model="shop.orders", **given)
+    assert states(run(own_dag, "2024-01-03")) == {"record": "failed"}
+    assert state_rows(library, orders, "since", "until", "status") == before
+
+
+def test_who_records_a_table_that_others_load_may_change_its_windows(library: str, run: Any, own_dag: Any) -> None:
+    from bollhav_provider.operators.library import RecordAppliedOperator
+
+    hour = {"since": "2024-01-05T03:00:00Z", "until": "2024-01-05T04:00:00Z"}
+    days = RecordAppliedOperator(task_id="days", model="dbt.orders", chunk="@daily")
+    days >> RecordAppliedOperator(task_id="anything", model="dbt.orders", **hour)
+    assert states(run(own_dag, "2024-01-02")) == {"days": "success", "anything": "success"}
+
+
 def test_marking_and_resetting_a_window(library: str, run: Any, own_dag: Any) -> None:
     from bollhav_provider.operators.library import MarkAppliedOperator, ResetOperator
 

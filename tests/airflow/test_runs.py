@@ -173,6 +173,14 @@ def test_a_misspelt_parameter_runs_nothing_else_instead(library: str, run: Any, 
     assert states(run(dag, "2024-01-02", conf={"ticket": "OPS-1"}))["unit.execute[0]"] == "success"
 
 
+@pytest.mark.parametrize("key", ["SINCE", "Since", "dry_run", "dry-run", "mode", "state-mode"])
+def test_a_parameter_in_other_letters_or_words_runs_nothing_else_instead(library: str, run: Any, key: str) -> None:
+    orders = windowed("shop.orders")
+    dag_run = run(build_dags([orders])["shop.orders"], "2024-01-02", conf={key: "2024-01-01T00:00:00Z"})
+    assert states(dag_run)["prefill"] == "failed"
+    assert rows(library, "SELECT to_regclass('shop.orders')") == [(None,)]
+
+
 def test_models_joined_in_one_dag_run_in_order(library: str, run: Any) -> None:
     orders = windowed("shop.orders")
     report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
