@@ -113,11 +113,17 @@ def start_once_expanded(task: Any) -> None:
 
 
 def xcom_access() -> tuple[Any, Any]:
-    """Return the class of the metadata's XCom rows, and the function that gives the value of one."""
+    """Return the class of the metadata's XCom rows, and the function that gives the value of one.
+
+    A deployment's own XCom backend may keep only a reference in the row, and knows what it stands for.
+    """
     from airflow.models import xcom
 
     if AIRFLOW_V_3_0_PLUS:
-        return xcom.XComModel, xcom.XComModel.deserialize_value
+        from airflow.sdk.bases.xcom import BaseXCom
+        from airflow.sdk.execution_time.xcom import XCom
+
+        return xcom.XComModel, xcom.XComModel.deserialize_value if XCom is BaseXCom else XCom.deserialize_value
     return xcom.BaseXCom, xcom.XCom.deserialize_value
 
 

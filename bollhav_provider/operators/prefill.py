@@ -80,8 +80,15 @@ class PrefillOperator(ModelOperator):
                 }
                 ti.xcom_push(key=RUN_KEY, value=spec.to_json() | more)
             per_task = self.units_per_task or (self.model.batching.units_per_task if self.model.batching else 1)
-            divided = batches(units, per_task, settings.max_map_length)
+            divided = batches(units, per_task, min(settings.max_map_length, _airflows_map_length()))
             return [[unit.to_json() for unit in batch] for batch in divided]
+
+
+def _airflows_map_length() -> int:
+    """Return how many tasks Airflow itself lets a list be mapped to; it fails the task that returns a longer one."""
+    from airflow.providers.common.compat.sdk import conf
+
+    return int(conf.getint("core", "max_map_length", fallback=1024))
 
 
 def prepare_run(

@@ -240,6 +240,16 @@ def test_a_curfew_skips_the_run_with_its_reason(library: str, run: Any) -> None:
     assert states(dag_run)["prefill"] == "skipped"
 
 
+def test_more_units_than_airflow_itself_maps_to_are_batched(
+    library: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "5")
+    hours = windowed("shop.hours", chunk="@hourly", window="@daily")
+    dag_run = run(build_dags([hours])["shop.hours"], "2024-01-02")
+    assert sum(name.startswith("unit.execute") for name in states(dag_run)) == 5
+    assert rows(library, "SELECT count(*) FROM shop.hours") == [(24,)]
+
+
 def test_more_units_than_tasks_are_allowed_are_batched(library: str, run: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("BOLLHAV_MAX_MAP_LENGTH", "5")
     hours = windowed("shop.hours", chunk="@hourly", window="@daily")
