@@ -6,11 +6,17 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
 from bollhav_provider.exceptions import BollhavError
 from bollhav_provider.links import TASK_LINKS
-from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS, TaskInterrupted, airflow_time_outs, mask_secret
+from bollhav_provider.version_compat import (
+    AIRFLOW_V_3_0_PLUS,
+    AIRFLOW_V_3_3_PLUS,
+    TaskInterrupted,
+    airflow_time_outs,
+    mask_secret,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,14 +33,17 @@ def failing_for_good(task: Any = None) -> Iterator[None]:
     """Make errors that no retry can heal fail the task at once.
 
     On Airflow 3.3 the task's retry policy does that and the error stays what it is; elsewhere, and where a
-    user gave the task a policy of their own, it becomes an ``AirflowFailException``.
+    user gave the task a policy of their own, it becomes an ``AirflowFailException``. On Airflow 2 every other error
+    becomes an ``AirflowException``: after one that is not its own, Airflow forgets that a person marked the task.
     """
     try:
         yield
     except BollhavError as exc:
-        if exc.retryable or has_our_policy(task):
+        if not (exc.retryable or has_our_policy(task)):
+            raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+        if AIRFLOW_V_3_0_PLUS:
             raise
-        raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+        raise AirflowException(f"{type(exc).__name__}: {exc}") from exc
 
 
 def for_the_log(exc: BaseException) -> str:

@@ -162,19 +162,26 @@ def test_a_task_that_is_killed_is_tried_again_and_does_only_what_is_left(people:
     assert people.claims("shop.slow") == []
 
 
-def test_marking_a_running_task_failed_leaves_no_claim_and_no_query_behind(people: People2) -> None:
+@pytest.mark.parametrize("state", ["failed", "success"])
+def test_marking_a_running_task_leaves_no_claim_and_no_query_behind(people: People2, state: str) -> None:
     people.sleep(True)
     run = people.airflow.trigger("shop.slow", ALL)
-    people.until(lambda: people.state("shop.slow")[SECOND][0] == "running")
+    people.until(lambda: people.state("shop.slow").get(SECOND, ("",))[0] == "running")
     before = people.state("shop.slow")
-    people.mark(people.execute_task("shop.slow", run), "failed")
-    people.until(lambda: people.state("shop.slow")[SECOND][0] != "running", 40)
-    assert people.state("shop.slow") == before | {SECOND: ("pending", before[SECOND][1])}
-    assert people.claims("shop.slow") == []
+    assert before[FIRST][0] == "applied"
+    people.mark(people.execute_task("shop.slow", run), state)
+    expected = {
+        "failed": before | {SECOND: ("pending", before[SECOND][1])},
+        "success": before | {day: ("applied", before[day][1] + 1) for day in (SECOND, THIRD)},
+    }[state]
+    people.until(lambda: people.state("shop.slow") == expected, 40)
     asleep = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active'"
-    people.until(lambda: people.rows(asleep + " AND pid <> pg_backend_pid()") == [(0,)], 20)
+    people.until(lambda: people.rows(asleep + " AND pid <> pg_backend_pid()") == [(0,)], 40)
     people.until(lambda: people.has_ended("shop.slow", run))
-    assert people.execute_task("shop.slow", run)["state"] == "failed"
+    assert people.run_state("shop.slow", run) == people.execute_task("shop.slow", run)["state"] == state
+    assert people.state("shop.slow") == expected
+    assert people.claims("shop.slow") == []
+    assert people.marked("shop.slow") == ([(SECOND, "admin"), (THIRD, "admin")] if state == "success" else [])
     people.sleep(False)
 
 
