@@ -10,11 +10,12 @@ it was cleared, finds them there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from uuid import uuid5
+from uuid import UUID, uuid5
 
 from bollhav_provider.operators.dag_runs import Answer, is_paused, start_run
 from bollhav_provider.operators.run_context import run_window, said_params
@@ -35,6 +36,8 @@ _MOST_RUNS = 20
 _ATTEMPTS = 50
 #: Characters of a model's name in a run's id, which Airflow stores up to 250 of.
 _NAME = 120
+#: What Airflow, unless it is configured otherwise, refuses in a run's id.
+_UNFIT = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +135,12 @@ class Cascade:
                 continue
             windows = [step.window for step in found if step.window is not None]
             if not windows:
-                runs.append(Again(name, None, 1, self._run_id(name, by, None)))
+                runs.append(Again(name, None, 1, run_id(self._task.model.full_name, name, by, None)))
                 continue
             left = IntervalSet(windows) - IntervalSet([own] if own is not None else [])
             for window in fewer(left.islands, self._most(name)):
                 units = sum(window.contains(part) for step in found for part in step.parts)
-                runs.append(Again(name, window, units, self._run_id(name, by, window)))
+                runs.append(Again(name, window, units, run_id(self._task.model.full_name, name, by, window)))
         return runs
 
     def _done_here(self) -> dict[str, tuple[bool, Interval | None]]:
@@ -166,14 +169,6 @@ class Cascade:
         graph = self._task.resolved_graph()
         state = graph.model(name).state if name in graph else None
         return 1 if state is not None and not state.allow_concurrent_runs else _MOST_RUNS
-
-    def _run_id(self, name: str, by: Any, window: Interval | None) -> str:
-        """Return the run's id: readable, and made of nothing but what was put back and on whose behalf."""
-        from bollhav_provider.factory.names import dag_id
-
-        digest = uuid5(by, f"{name} {window}").hex[:12]
-        at = f"{window.since:%Y-%m-%dT%H:%M:%SZ}" if window is not None else "whole"
-        return f"cascade__{dag_id(self._task.model.full_name)[:_NAME]}__{at}__{digest}"
 
     def _ask(self, again: Again) -> tuple[str, Answer]:
         """Ask for a run in the model's DAG: as this file's factory call named it, else as one by itself names it."""
@@ -231,6 +226,20 @@ class Cascade:
             "model is at home: its DAG with the parameters %s, or %s.",
             again, dag_id, why, again.conf, _command(again),
         )  # fmt: skip
+
+
+def run_id(cause: str, name: str, by: UUID, window: Interval | None) -> str:
+    """Return a run's id: readable, and made of nothing but what was put back and on whose behalf.
+
+    Args:
+        cause: full name of the model whose run put it back.
+        name: full name of the model that is made again.
+        by: on whose behalf.
+        window: what the run covers.
+    """
+    digest = uuid5(by, f"{name} {window}").hex[:12]
+    at = f"{window.since:%Y-%m-%dT%H:%M:%SZ}" if window is not None else "whole"
+    return f"cascade__{_UNFIT.sub('_', cause)[:_NAME]}__{at}__{digest}"
 
 
 def fewer(windows: Sequence[Interval], most: int) -> list[Interval]:

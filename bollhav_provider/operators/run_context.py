@@ -13,7 +13,7 @@ from bollhav_provider.hooks.settings import deployment_settings
 from bollhav_provider.version_compat import generation
 
 if TYPE_CHECKING:
-    from bollhav_provider.intervals import ResolvedWindow
+    from bollhav_provider.intervals import Interval, ResolvedWindow
     from bollhav_provider.model import Environment, Model
     from bollhav_provider.settings import Settings
     from bollhav_provider.state import RunKey
@@ -149,6 +149,10 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
     """Return what the run covers: its parameters since and until, else its data interval, else the latest
     window.
 
+    A run of a partitioned DAG has a partition instead of an interval: the window that holds its date, or that starts as
+    its key says, as those of the models' assets do. An interval without length, which a cron string's have on
+    Airflow 3, stands for an instant: the latest window by then.
+
     Args:
         context: the task's context.
         model: gives grid, contract and lookback.
@@ -157,7 +161,7 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
     Raises:
         AirflowFailException: the parameters make no window.
     """
-    from bollhav_provider.intervals import Interval, as_utc_or_day, resolve_window
+    from bollhav_provider.intervals import ResolvedWindow, as_utc_or_day, resolve_window
 
     params = said_params(context)
     chunking = model.batching.time if model.batching is not None else None
@@ -165,14 +169,19 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
         since, until = (
             as_utc_or_day(params[name], name, model.tz) if params.get(name) else None for name in ("since", "until")
         )
-        found = data_interval(context)
-        settled = (since and until) or (found and not since and not until)
+        found = None if since or until else _covered(context, model, now)
+        if found is not None and found.until > (at := now() if _is_partition(context) else found.until):
+            why = (
+                f"the partition's window {found} has not ended at {at:%Y-%m-%dT%H:%MZ}; nothing to run. A run for the "
+            )
+            return ResolvedWindow(None, (), "data interval", f"{why}partition that has ended has run_offset=-1.")
+        settled = (since and until) or found
         return resolve_window(
             model.grid,
             now=datetime.now(UTC) if settled or not model.is_temporal else now(),
             since=since,
             until=until,
-            data_interval=Interval(*found) if found else None,
+            data_interval=found,
             begin=model.contract.begin,
             end=model.contract.end,
             lookback=chunking.lookback if chunking else 0,
@@ -182,3 +191,39 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
         )
     except IntervalError as exc:
         raise AirflowFailException(f"{model.full_name}: the run's window: {exc}") from exc
+
+
+def _covered(context: Mapping[str, Any], model: Model, now: Callable[[], datetime]) -> Interval | None:
+    """Return the data interval, or what stands for it; None for a run that says nothing of any time."""
+    from bollhav_provider.intervals import Interval, as_utc
+
+    if (found := data_interval(context)) is not None:
+        return Interval(*found)
+    grid, at = model.run_grid, _partition(context, model)
+    if grid is None:
+        return None
+    if at is not None:
+        return grid.cell(at)
+    moment = context.get("data_interval_end")
+    return None if moment is None else grid.latest_complete(min(as_utc(moment, "data_interval_end"), now()))
+
+
+def _is_partition(context: Mapping[str, Any]) -> bool:
+    return data_interval(context) is None and bool(context.get("partition_date") or context.get("partition_key"))
+
+
+def _partition(context: Mapping[str, Any], model: Model) -> datetime | None:
+    """Return the instant that the run's partition is of; None where its key says none."""
+    from bollhav_provider.intervals import as_utc, as_utc_or_day
+
+    if (date := context.get("partition_date")) is not None:
+        return as_utc(date, "partition_date")
+    key = str(context.get("partition_key") or "")
+    try:
+        at = datetime.fromisoformat(key)
+    except ValueError:
+        return None
+    # The keys of assets' events are in UTC and do not say so; a plain date is a day of the model's zone.
+    return as_utc(
+        at.replace(tzinfo=UTC) if "T" in key and at.tzinfo is None else as_utc_or_day(key, "key", model.tz), "key"
+    )

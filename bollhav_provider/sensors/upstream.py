@@ -200,13 +200,19 @@ class UpstreamSensor(BaseSensorOperator):
         return GateRequest.of(env_name(env, self.upstream), self.contract, window, self.freshness, source=self.upstream)
 
     def _run_window(self, context: Mapping[str, Any]) -> Interval | None:
-        from bollhav_provider.intervals import Interval, as_utc
+        from bollhav_provider.intervals import Interval, as_utc_or_day
 
         if self.units is not None:
             return units_of(self.units)[0].window
         params = said_params(context)
-        if params.get("since") and params.get("until"):
-            return Interval(as_utc(params["since"], "since"), as_utc(params["until"], "until"))
+        said = {name: as_utc_or_day(params[name], name, "UTC") for name in ("since", "until") if params.get(name)}
+        if len(said) == 1:
+            raise ConfigurationError(
+                f"{self.upstream}: the run's parameters have {next(iter(said))} alone, which makes no window to wait "
+                "for: give since and until."
+            )
+        if said:
+            return Interval(said["since"], said["until"])
         found = data_interval(context)
         return Interval(*found) if found else None
 
@@ -265,7 +271,10 @@ def env_name(env: Environment, full_name: str) -> str:
     """Return a model's name in an environment."""
     from bollhav_provider.model import TableId
 
-    return env.table(TableId.parse(full_name)).full_name
+    try:
+        return env.table(TableId.parse(full_name)).full_name
+    except ValueError as exc:
+        raise ConfigurationError(f"model is {full_name!r}: {exc}.") from None
 
 
 def _contract(value: UpstreamContract | str) -> UpstreamContract:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow_models import gated, timeless, windowed
@@ -12,12 +13,13 @@ from airflow_testing import again, clear, published, state_rows, states
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Model, State, UpstreamContract
-from bollhav_provider.operators.cascade import fewer
+from bollhav_provider.operators.cascade import fewer, run_id
 from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_2_PLUS
 
 EXACT, THROUGH, WHOLE = UpstreamContract.EXACT, UpstreamContract.THROUGH, UpstreamContract.WHOLE
 ALL = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-04T00:00:00Z"}
 SECOND = {"since": "2024-01-02T00:00:00Z", "until": "2024-01-03T00:00:00Z"}
+DAY = Interval(datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC))
 _2, _3, _4 = (f"2024-01-0{day}T00:00:00+00:00" for day in (2, 3, 4))
 
 
@@ -207,6 +209,17 @@ def test_a_model_that_reads_its_own_past_makes_its_later_windows_again(library: 
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("cause", ["shop.orders", "shop.größe", 'sh"op.or ders', "shop.100%", "c." + "ö" * 200])
+def test_every_run_has_an_id_that_airflow_accepts(cause: str) -> None:
+    from airflow.models.dagrun import DagRun
+
+    ids = {run_id(cause, name, uuid4(), window) for name in ("mart.sums", "mart.åäö") for window in (None, DAY)}
+    assert len(ids) == 4
+    for found in ids:
+        assert DagRun(run_id=found).run_id == found
+        assert len(found) <= 250
+
+
 def test_stretches_are_joined_across_the_smallest_gaps() -> None:
     def days(first: int, last: int) -> Interval:
         start = datetime(2024, 1, 1, tzinfo=UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from datetime import timedelta
@@ -16,6 +17,7 @@ from airflow_testing import airflow_connection, forget_connections, rows, state_
 
 from bollhav_provider import run as core
 from bollhav_provider.dag_factory import build_dags
+from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.graph import build_graph
 from bollhav_provider.intervals import Interval, Unit, as_utc
 from bollhav_provider.model import Environment, Freshness, Model, UpstreamContract
@@ -135,6 +137,33 @@ def test_a_sensor_in_a_dag_of_ones_own_waits_for_the_runs_window(library: str, r
     dag_run = run(dag, "2024-01-03")
     timer.join()
     assert states(dag_run) == {"orders": "success"}
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "told"),
+    [
+        ("shop.orders", {"since": "2024-01-03T00:00:00Z"}, "since alone, which makes no window to wait for"),
+        ("shop.orders", {"until": "2024-01-03T00:00:00Z"}, "until alone, which makes no window to wait for"),
+        ("orders", {}, "model is 'orders': 'orders' is not the name of a table"),
+    ],
+)
+def test_a_sensor_that_cannot_know_what_to_wait_for_says_so(
+    library: str, model: str, params: dict[str, str], told: str
+) -> None:
+    from bollhav_provider.sensors import UpstreamSensor
+
+    sensor = UpstreamSensor(task_id="orders", model=model)
+    day = window("2024-01-01", "2024-01-02")
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        sensor._asked({"params": params, "data_interval_start": day.since, "data_interval_end": day.until})
+
+
+def test_a_sensor_takes_a_plain_date_as_models_do(library: str) -> None:
+    from bollhav_provider.sensors import UpstreamSensor
+
+    context = {"params": {"since": "2024-01-01", "until": "2024-01-02"}}
+    found = UpstreamSensor(task_id="orders", model="shop.orders")._run_window(context)
+    assert found == window("2024-01-01", "2024-01-02")
 
 
 def test_a_trigger_carries_nothing_secret(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
