@@ -161,7 +161,7 @@ class Cascade:
     def _now(self) -> datetime:
         from bollhav_provider.state import db_now
 
-        with self._connections.state() as conn:
+        with self._connections.state(self._task.model) as conn:
             return db_now(conn)
 
     def _most(self, name: str) -> int:
@@ -196,7 +196,7 @@ class Cascade:
 
         env = self._spec.env
         full_name = env.table(TableId.parse(name)).full_name
-        with self._connections.state() as conn:
+        with self._connections.state(self._task.model) as conn:
             entry = get_entry(conn, env, full_name)
             made = attempts(conn, env, full_name, limit=_ATTEMPTS)
         groups = possible_groups(entry.metadata) if entry is not None else ()

@@ -112,7 +112,7 @@ def prepare_run(
         raise AirflowSkipException(f"{model.full_name}: the run is to write {only} alone.")
     _respect_curfew(model)
     connections = task.connect(settings)
-    found = run_window(context, model, lambda: _database_clock(connections))
+    found = run_window(context, model, lambda: _database_clock(connections, model))
     for warning in found.warnings:
         log.warning("%s: %s", model.full_name, warning)
     run = task_run(context, cleared=first_clear(context))
@@ -180,9 +180,9 @@ def _respect_curfew(model: Model) -> None:
         raise AirflowSkipException(f"{model.full_name}: {reason}")
 
 
-def _database_clock(connections: Connections) -> datetime:
+def _database_clock(connections: Connections, model: Model) -> datetime:
     """Return the database's now: the one clock that "latest complete" is measured by, whatever the worker's says."""
     from bollhav_provider.state import db_now
 
-    with connections.state() as conn:
+    with connections.state(model) as conn:
         return db_now(conn)

@@ -91,7 +91,7 @@ PARSE = """
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 needs a metadata database for it")
 @pytest.mark.parametrize("into", ["into=globals()", ""])
-def test_airflow_never_takes_up_what_was_half_made(tmp_path: Path, into: str) -> None:
+def test_airflow_never_takes_up_what_was_half_made(airflow_db: None, tmp_path: Path, into: str) -> None:
     file = tmp_path / "shop.py"
     file.write_text(textwrap.dedent(DAG_FILE.format(tests=str(Path(__file__).parent), into=into)))
     done = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -35,6 +36,22 @@ def loaded(model: Model, library: str, elsewhere: str) -> None:
     graph = build_graph([model])
     spec = core.RunSpec(run=core.run_key(), window=DAY)
     core.execute_units(connections, graph, model, core.prepare(connections, graph, model, spec).units, spec)
+
+
+def test_a_run_by_itself_asks_the_clock_of_that_library(
+    library: str, elsewhere: tuple[str, State], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn, state = elsewhere
+    nowhere = json.dumps({"conn_type": "bollhav", "host": "127.0.0.1", "port": 1, "schema": "none"})
+    monkeypatch.setenv("AIRFLOW_CONN_BOLLHAV_DEFAULT", nowhere)
+    forget_connections()
+    orders = windowed("shop.orders", begin=None, end=None)
+    orders = orders.replace(target=orders.target.replace(conn_id="elsewhere")).model_copy(update={"state": state})
+    dag_run = run(
+        build_dags([orders])["shop.orders"], conf={"since": (datetime.now(UTC) - timedelta(days=2)).date().isoformat()}
+    )
+    assert states(dag_run)["prefill"] == "success"
+    assert rows(dsn, "SELECT count(*) FROM shop.orders") in ([(2,)], [(3,)])  # midnight may pass meanwhile
 
 
 @pytest.mark.parametrize("group_by", ["model", "all"])
