@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 from bollhav_provider.exceptions import DefinitionError, Problem
 
 if TYPE_CHECKING:
-    from bollhav_provider.graph import Graph
+    from bollhav_provider.graph import DiscoveryError, Graph
     from bollhav_provider.model import Model
+
+#: What a model is called by its table; what has none is called otherwise.
+_FULL_NAME = re.compile(r"\w[^\s.]*(\.\w[^\s.]*){1,2}")
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,14 @@ def load(models: Any, *, base: Path, select: str | None = None) -> Loaded:
 
 
 def _read(models: Any, base: Path) -> tuple[list[Model], dict[str, str]]:
-    """Return the models of paths and of everything else that was given, and the files that cannot be read."""
+    """Return the models of paths and of everything else that was given, and what is wrong with the others."""
     from bollhav_provider.graph import discover
     from bollhav_provider.model import Model
 
     if isinstance(models, str | os.PathLike | Model):
         models = [models]
     found: list[Model] = []
-    broken: dict[str, str] = {}
+    errors: list[DiscoveryError] = []
     for item in models:
         if isinstance(item, Model):
             found.append(item)
@@ -71,9 +75,20 @@ def _read(models: Any, base: Path) -> tuple[list[Model], dict[str, str]]:
         path = Path(item)
         discovery = discover(path if path.is_absolute() else base / path)
         found += discovery.models
-        for error in discovery.errors:
-            broken[_shown(error.path, base)] = str(error)
+        errors += discovery.errors
+    good = {model.full_name for model in found}
+    broken: dict[str, str] = {}
+    for error in errors:
+        name = _broken_model(error, good) or _shown(error.path, base)
+        broken[name] = "\n".join(filter(None, (broken.get(name), str(error))))
     return found, broken
+
+
+def _broken_model(error: DiscoveryError, good: set[str]) -> str | None:
+    """Return the one model that an error is about, if it has a name and no good model has the same."""
+    names = {problem.model for problem in error.problems}
+    name = names.pop() if len(names) == 1 else ""
+    return name if _FULL_NAME.fullmatch(name) and name not in good else None
 
 
 def folder_of(namespace: Mapping[str, Any]) -> Path:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare, real_file
+from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare, real_file, refused_in
 from bollhav_provider.graph.origins import remember
 from bollhav_provider.model.words import clipped, error_text, is_from_outside
 
@@ -33,7 +33,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 @dataclass(frozen=True)
 class DiscoveryError:
-    """A file whose models cannot be used.
+    """A file, or a definition in it, that cannot be used.
 
     Attributes:
         path: the file.
@@ -59,7 +59,7 @@ class Discovery:
 
     Attributes:
         models: in order of full name, each once.
-        errors: one a broken file, in order of path.
+        errors: one a broken file or definition, in order of path and line.
     """
 
     models: tuple[Model, ...] = ()
@@ -70,8 +70,9 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
     """Find all models below a folder, or in one file.
 
     In Python every module-level :class:`Model` counts, also in lists, tuples, sets and dicts, each once even when
-    other modules import it. In YAML each document is one model. A file that fails breaks only its own models.
-    The result does not depend on the order in which the file system lists files.
+    other modules import it. In YAML each document is one model. A file that fails breaks only its own models, and a
+    definition that Python code is refused breaks only itself and what uses it. The result does not depend on the order
+    in which the file system lists files.
 
     Args:
         path: the folder or file. Hidden files and ``__pycache__`` are left out.
@@ -85,7 +86,7 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
     with importable(real_root), redirect_stdout(sys.stderr):
         prepare(real_root)
         models = _read(root, real_root, errors)
-    return Discovery(_each_once(models), tuple(sorted(errors, key=lambda error: str(error.path))))
+    return Discovery(_each_once(models), tuple(sorted(errors, key=lambda error: (str(error.path), error.line or 0))))
 
 
 def _read(root: Path, real_root: Path, errors: list[DiscoveryError]) -> list[tuple[Model, Path]]:
@@ -137,12 +138,19 @@ def _read_python(file: Path, loaded: dict[Path, list[ModuleType]], errors: list[
     path = real_file(file)
     try:
         with _working_folder_kept():
-            return import_file(path, loaded)
+            module = import_file(path, loaded)
     except BaseException as error:  # whatever a definition file raises is about that file alone
         if is_from_outside(error):
             raise
         errors.append(_python_error(file, path, error))
         return None
+    errors += [_python_error(file, path, error) for error in refused_in(path)]
+    return module
+
+
+def _refused_names(path: Path) -> set[str]:
+    """Return the models that were refused in a file, such as by the decorator of their function."""
+    return {problem.model for error in refused_in(path) for problem in error.problems}
 
 
 @contextmanager
@@ -194,8 +202,9 @@ def _module_models(modules: Mapping[Path, ModuleType], root: Path) -> Iterator[t
                     if name in found:
                         copies[id(model)] = found[name]
     for file in sorted(own, key=lambda file: _depends_on(modules[file], modules)):
+        refused = _refused_names(real_file(file))
         for name, model in own[file].items():
-            if id(model) not in copies:
+            if id(model) not in copies and model.full_name not in refused:
                 remember(model, file, name=re.split(r"[\[.]", name, maxsplit=1)[0])
                 yield model, file
 

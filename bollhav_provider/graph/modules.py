@@ -19,12 +19,16 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from bollhav_provider.exceptions import DefinitionError
+from bollhav_provider.graph.statements import go_on_behind, module_that_raised
 from bollhav_provider.model.loading import FromSource
 
-__all__ = ["import_file", "importable", "modules_by_file", "prepare", "real_file"]
+__all__ = ["import_file", "importable", "modules_by_file", "prepare", "real_file", "refused_in"]
 
 # What this module has imported: file to (name in sys.modules, module, digest of the text).
 _imported: dict[Path, tuple[str, ModuleType, bytes]] = {}
+#: What was refused in files that are imported as far as they go.
+_refused: dict[Path, list[DefinitionError]] = {}
 # What was discovered, what is being discovered from the outside in, and what was put on sys.path for the last.
 _discovered: set[Path] = set()
 _roots: list[Path] = []
@@ -77,6 +81,7 @@ def prepare(root: Path) -> None:
     if any(_digest(path) != _imported[path][2] for path in below):
         for path in below:
             name, module, _ = _imported.pop(path)
+            _refused.pop(path, None)
             if sys.modules.get(name) is module:
                 del sys.modules[name]
     others = tuple(_discovered - {root})
@@ -153,7 +158,7 @@ def import_file(path: Path, loaded: dict[Path, list[ModuleType]]) -> ModuleType 
         The module, or None while the very same file is being imported further up.
 
     Raises:
-        Exception: whatever the file raises.
+        Exception: whatever the file raises, but for definitions that are refused: see :func:`refused_in`.
     """
     if path in _imported:
         return _imported[path][1]
@@ -183,15 +188,38 @@ def _execute(path: Path, name: str | None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        loader.exec_module(module)
+        refused = _run(loader, module, path)
     except BaseException:
         sys.modules.pop(name, None)
         raise
     parent, _, last = name.rpartition(".")
     if parent and parent in sys.modules:
         setattr(sys.modules[parent], last, module)
+    if refused:
+        _refused[path] = refused
+        digest = b""  # of no text: the next discovery tries again
     _imported[path] = (name, module, digest)
     return module
+
+
+def _run(loader: FromSource, module: ModuleType, path: Path) -> list[DefinitionError]:
+    """Execute a module, past each definition that is refused; return what was."""
+    while True:
+        try:
+            loader.exec_module(module)
+        except DefinitionError as error:
+            # Of a file that this one imports: it is imported as far as it goes, and then this one can have it.
+            other = module_that_raised(error)
+            if other is not None and (file := real_file(other)) not in {path, *_imported, *_in_progress}:
+                import_file(file, {})
+                continue
+            return go_on_behind(error, module, loader.get_data(str(path)), loader.get_code(module.__name__))
+        return []
+
+
+def refused_in(path: Path) -> list[DefinitionError]:
+    """Return what was refused in a file that was imported nevertheless."""
+    return _refused.get(path, [])
 
 
 def _free(path: Path, name: str | None) -> str:

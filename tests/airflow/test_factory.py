@@ -177,6 +177,15 @@ def test_a_broken_file_is_shown_as_a_dag_and_all_others_are_built(tmp_path: Path
     serialised(dags)
 
 
+def test_a_broken_model_is_a_dag_of_its_name_and_the_others_of_its_file_are_built(tmp_path: Path) -> None:
+    bad = "\nbad = Model(target=Target(schema='shop', name='bad', columns=[Column('a', 'integr')]))\n"
+    folder = write(tmp_path / "models", good=GOOD.format(name="good") + bad)
+    dags = build_dags(folder)
+    assert set(dags) == {"shop.good", "shop.bad"}
+    assert "definition-error" in dags["shop.bad"].tags
+    assert "did you mean 'integer'?" in dags["shop.bad"].doc_md
+
+
 def test_a_broken_dag_fails_with_its_problem_when_it_is_run() -> None:
     from airflow.providers.common.compat.sdk import AirflowFailException
 

@@ -135,6 +135,44 @@ def test_a_file_named_like_a_standard_module_is_no_trouble(tmp_path: Path) -> No
     assert sys.modules["json"] is json
 
 
+def test_a_refused_definition_takes_no_other_of_its_file_with_it(tmp_path: Path) -> None:
+    def text(kind: str) -> str:
+        return (
+            "from bollhav_provider.model import Column\n"
+            + HEAD
+            + define("s.first")
+            + f"\nbad = Model(target=Target(schema='s', name='bad', columns=[Column('a', '{kind}')]))\n"
+            + "\n@bad.execute\ndef rows(unit): ...\n\nmore = [bad, rows]\n"
+            + "worse = Model(target=Target(schema='s', name='worse', columns=[]), upstreams=[])\n"
+            + define("s.last")
+        )
+
+    other = HEAD + "from models.shop import last\n" + define("s.other")
+    folder = write(tmp_path / "models", shop_py=text("integr"), other_py=other)
+    for _ in range(2):  # what is refused is refused again
+        discovery = discover(folder)
+        assert names(discovery.models) == ["s.first", "s.last", "s.other"]
+        assert [{problem.model for problem in error.problems} for error in discovery.errors] == [{"s.bad"}, {"s.worse"}]
+        lines = text("integr").splitlines()
+        for error, start in zip(discovery.errors, ("bad =", "worse ="), strict=True):
+            assert error.line is not None
+            assert lines[error.line - 1].startswith(start)
+            assert str(error).startswith(f"{folder / 'shop.py'}:{error.line}: ")
+
+    write(folder, shop_py=text("integer"))
+    discovery = discover(folder)
+    assert names(discovery.models) == ["s.bad", "s.first", "s.last", "s.other"]
+    assert len(discovery.errors) == 1
+
+
+def test_behind_a_refused_definition_any_other_error_is_the_files(tmp_path: Path) -> None:
+    bad = "bad = Model(target=Target(schema='s', name=''))\n"
+    folder = write(tmp_path / "models", shop_py=HEAD + define("s.first") + bad + "print(no_such_name)\n")
+    discovery = discover(folder)
+    assert not discovery.models
+    assert [str(error).rpartition(": ")[2] for error in discovery.errors] == ["name 'no_such_name' is not defined"]
+
+
 def test_a_broken_file_breaks_only_its_own_models(tmp_path: Path) -> None:
     folder = write(
         tmp_path / "models",
