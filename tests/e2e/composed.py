@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ class Composed:
             name: of the process: the service's, or a worker's.
         """
         kind, *check = self.compose["services"][service]["healthcheck"]["test"]
-        host = name if service == "worker" else self._hostname()
+        host = name if service == "worker" else self._hostname
         for there, port in (("localhost:8080", "api"), ("localhost:8974", "health"), ("redis-cli", "redis")):
             here = f"redis-cli -p {self.ports[port]}" if port == "redis" else f"127.0.0.1:{self.ports[port]}"
             check = [part.replace("$$", "$").replace(there, here) for part in check]
@@ -128,6 +129,7 @@ class Composed:
                     found.append(name)
         return found
 
+    @cached_property
     def _hostname(self) -> str:
         """Return what Airflow calls this machine; in a container that is what HOSTNAME holds."""
         return self._python("from airflow.utils.net import get_hostname; print(get_hostname())")
