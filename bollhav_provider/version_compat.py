@@ -69,7 +69,10 @@ def cron_intervals(cron: str, tz: str, end: datetime | None = None) -> Any:
 
 
 def emit_asset_event(context: Mapping[str, Any], asset: Any, extra: dict[str, Any], partitions: Sequence[str]) -> None:
-    """Attach ``extra``, and one partition key a window where the version has them, to the event of ``asset``.
+    """Say that ``asset`` changed: with ``extra``, and where the version has them with one partition key a window.
+
+    An event with a key starts DAGs that are scheduled by partitions and no others, and one without a key the others
+    alone. So there is one of each kind.
 
     Args:
         context: the task's context; without outlet events (a bare ``execute({})``) nothing happens.
@@ -84,6 +87,7 @@ def emit_asset_event(context: Mapping[str, Any], asset: Any, extra: dict[str, An
     event.extra = extra
     if partitions and hasattr(event, "add_partitions"):
         event.add_partitions(list(partitions))
+        event.partition_keys.add(None)
 
 
 def generation(ti: Any, retries: int | None) -> int:

@@ -15,10 +15,9 @@ from bollhav_provider.factory.docs import model_markdown
 from bollhav_provider.factory.groups import Group, grouped
 from bollhav_provider.factory.names import dag_id, group_id
 from bollhav_provider.factory.params import run_params
-from bollhav_provider.factory.schedule import NO_BEGIN, Schedule, gated_models, model_schedule, schedule_bounds
+from bollhav_provider.factory.schedule import NO_BEGIN, Schedule, gated_tables, model_schedule, schedule_bounds
 from bollhav_provider.factory.tasks import Options, model_tasks
-from bollhav_provider.hooks.settings import airflow_option, deployment_settings
-from bollhav_provider.operators.run_context import environment
+from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.version_compat import any_of, cron_intervals
 
 if TYPE_CHECKING:
@@ -56,11 +55,7 @@ class Factory:
         **said: Any,
     ) -> Factory:
         """Return a factory with what the deployment configures filled in."""
-        assets = Assets(
-            host=asset_host or airflow_option("asset_host", "bollhav"),
-            database=asset_database or airflow_option("asset_database", "library"),
-            env=_fixed_environment(),
-        )
+        assets = Assets.configured(asset_host, asset_database)
         waits = {
             "poke_interval": float(airflow_option("poke_interval", "15")),
             "timeout": float(airflow_option("gate_timeout", "604800")),
@@ -157,7 +152,7 @@ class Factory:
 
     def _schedule(self, group: Group) -> Schedule:
         schedules = [
-            model_schedule(model, self.loaded.graph, self.assets.of, assets=self.schedule_by_assets)
+            model_schedule(model, self.loaded.graph, self.assets.of_table, assets=self.schedule_by_assets)
             for model in group.models
         ]
         if group.alone or len(schedules) == 1:
@@ -183,7 +178,7 @@ class Factory:
                 f"one DAG has one schedule, and its models name {len(said)}: {named}. Give them the same, or divide "
                 "them by group_by or select."
             )
-        return next((model_schedule(model, self.loaded.graph, self.assets.of) for model in said.values()), None)
+        return next((model_schedule(model, self.loaded.graph, self.assets.of_table) for model in said.values()), None)
 
     def _common(self, group: Group) -> Schedule:
         """Return the schedule of models of one grain: from the first begin to the last end."""
@@ -200,10 +195,10 @@ class Factory:
         outside = {
             upstream.full_name: upstream
             for model in group.models
-            for upstream in gated_models(model, self.loaded.graph)
+            for upstream in gated_tables(model, self.loaded.graph)
             if upstream.full_name not in inside
         }
-        return Schedule(any_of([self.assets.of(outside[name]) for name in sorted(outside)]) if outside else None)
+        return Schedule(any_of([self.assets.of_table(outside[name]) for name in sorted(outside)]) if outside else None)
 
 
 def _limits() -> dict[str, Any]:
@@ -251,8 +246,3 @@ def _description(group: Group) -> str:
     if group.alone:
         return (group.models[0].description or group.dag_id).strip().splitlines()[0][:_DESCRIPTION]
     return ", ".join(model.full_name for model in group.models)[:_DESCRIPTION]
-
-
-def _fixed_environment() -> Any:
-    """Return the deployment's environment without its date appendix: an asset's name must not change with the week."""
-    return replace(environment(deployment_settings()), appendix=None)

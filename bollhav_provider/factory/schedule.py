@@ -13,7 +13,7 @@ from bollhav_provider.version_compat import any_of, cron_intervals
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
     from bollhav_provider.intervals import Grid
-    from bollhav_provider.model import Model
+    from bollhav_provider.model import Model, TableId
 
 #: Start of DAGs whose model declares no begin. A constant: a moving start would be a new DAG version at
 #: every parse.
@@ -33,18 +33,17 @@ class Schedule:
     start: datetime = NO_BEGIN
 
 
-def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *, assets: bool = False) -> Schedule:
+def model_schedule(model: Model, graph: Graph, asset: Callable[[TableId], Any], *, assets: bool = False) -> Schedule:
     """Return the schedule of one model's DAG.
 
-    A windowed model follows its run grid, so that every data interval is one run's window. A timeless model
-    or a view follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its gated
-    upstreams, else
-    nothing: it is triggered by hand.
+    A windowed model follows its run grid, so that every data interval is one run's window. A timeless model or a view
+    follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its gated upstreams, else nothing:
+    it is triggered by hand.
 
     Args:
         model: the model.
         graph: resolves its upstreams.
-        asset: the asset of a model.
+        asset: the asset of a table.
         assets: schedule windowed models by their upstreams' assets, too.
     """
     options = model.airflow
@@ -58,18 +57,19 @@ def model_schedule(model: Model, graph: Graph, asset: Callable[[Model], Any], *,
     run_grid = model.run_grid
     if run_grid is not None and said == "auto" and not assets:
         return grid_schedule(run_grid, model)
-    if upstreams := gated_models(model, graph):
-        return Schedule(any_of([asset(m) for m in upstreams]))
+    if upstreams := gated_tables(model, graph):
+        return Schedule(any_of([asset(table) for table in upstreams]))
     return grid_schedule(run_grid, model) if run_grid is not None else Schedule(None)
 
 
-def gated_models(model: Model, graph: Graph) -> list[Model]:
-    """Return the models that gate ``model``, once each, by full name; through views to what feeds them."""
-    found: dict[str, Model] = {}
+def gated_tables(model: Model, graph: Graph) -> list[TableId]:
+    """Return the tables that gate ``model``, once each, by full name: also those of models that another call of
+    ``build_dags`` builds, or another program."""
+    found: dict[str, TableId] = {}
     for inputs in graph.upstreams(model).values():
         for resolved in inputs:
-            if resolved.model is not None and resolved.source.contract is not None:
-                found[resolved.model.full_name] = resolved.model
+            if resolved.table is not None and resolved.source.contract is not None:
+                found[resolved.table.full_name] = resolved.table
     return [found[name] for name in sorted(found)]
 
 

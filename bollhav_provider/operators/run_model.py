@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class RunModelOperator(ExecuteOperator):
     """Prefill and work off a run of one model in one task: every unit with its own claim, gates and commit.
 
-    Units whose gates are closed are waited for without a slot, and done when they open.
+    Units whose gates are closed are waited for without a slot, and done when they open. The model's asset is an outlet
+    of the task.
 
     Args:
         model: the model.
@@ -31,6 +32,11 @@ class RunModelOperator(ExecuteOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("trigger_rule", "all_success")
+        if kwargs.get("asset") is None and (model := kwargs.get("model")) is not None:
+            from bollhav_provider.factory.assets import Assets
+
+            kwargs["asset"] = asset = Assets.configured().of(model)
+            kwargs["outlets"] = [*(kwargs.get("outlets") or ()), asset]
         super().__init__(**kwargs)
 
     def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
