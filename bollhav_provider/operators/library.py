@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid5
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.operators.base import ModelOperator
@@ -203,6 +205,8 @@ class ResetOperator(StateOperator):
             self.log.info("%s: %s", self.model.full_name, found.message)
             return 0
         prefill(conn, self.model, env, found.window)
+        # A reset of its own: what the run's other tasks put back before they loaded it does not stand for it.
+        run = replace(run, run_id=uuid5(run.run_id, f"{self.task_id} resets"))
         count = reset(conn, self.model, env, run, found.window, self.mode)
         self.log.info("%s: %d unit(s) of %s are pending again", self.model.full_name, count, found.window or "whole")
         return count
