@@ -28,6 +28,9 @@ pytestmark = [
     pytest.mark.skipif(not AIRFLOW_V_3_3_PLUS, reason="the deployment is one of Airflow 3.3"),
 ]
 
+#: DAGs that follow the asset of shop.fails, unpaused where that is looked at.
+FOLLOWERS = {"shop.total", "follow.commits", "follow.windows"}
+
 
 class People:
     """A deployment, and what a person does with it."""
@@ -110,7 +113,7 @@ def people() -> Iterator[People]:
             "CREATE TABLE control.divisor AS SELECT 0 AS n",
         )
         found.airflow.post("/pools", {"name": "narrow", "slots": 2})
-        for dag_id in running.airflow.dag_ids():
+        for dag_id in running.airflow.dag_ids() - FOLLOWERS:
             running.airflow.pause(dag_id, False)
         yield found
 
@@ -166,6 +169,22 @@ def test_a_backfill_runs_again_what_its_reprocess_behaviour_says(people: People)
     assert after == before | {"2024-01-03": ("applied", 1)}
     people.backfill("shop.fails", 1, 3, "completed")
     people.until(lambda: all(people.state("shop.fails")[d] == ("applied", after[d][1] + 1) for d in after))
+    people.until(lambda: people.ended("shop.fails", 3))
+
+
+def test_what_follows_a_models_asset_runs_after_its_commits(people: People) -> None:
+    for dag_id in FOLLOWERS:
+        people.airflow.pause(dag_id, False)
+    people.backfill("shop.fails", 2, 3, "completed")
+    # A model without windows, and a DAG of anybody's, run after commits; by partitions, one run for each window.
+    people.until(lambda: people.ended("shop.total", 1) and people.ended("follow.commits", 1))
+    people.until(lambda: people.ended("follow.windows", 2))
+    runs = people.airflow.runs("follow.windows")
+    assert {run["partition_key"] for run in runs} == {"2024-01-02T00:00:00", "2024-01-03T00:00:00"}
+    assert {run["run_type"] for run in people.airflow.runs("shop.total")} == {"asset_triggered"}
+    assert people.rows("SELECT n FROM shop.total") == [(3,)]
+    for dag_id in FOLLOWERS:
+        people.airflow.pause(dag_id)
     people.until(lambda: people.ended("shop.fails", 3))
 
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from tests.e2e.watch import Watch
-from tools.demo.command import FOLLOWERS, WAVES, start
+from tools.demo.command import WAVES, start
 from tools.demo.progress import MODELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -24,7 +24,7 @@ def test_a_closed_gate_holds_no_worker_says_what_is_missing_and_opens_by_itself(
     watch.backfill("raw.weather", 1, 1)
     watch.wait_for("the first day of weather", lambda: watch.all_ended("raw.weather"))
     airflow.pause("raw.weather")
-    for wave in (*WAVES, FOLLOWERS):
+    for wave in WAVES:
         start(watch.running, [name for name in wave if name != "raw.weather"], *watch.dates(1, watch.days))
         watch.wait_for(f"{', '.join(wave)} to be registered", lambda wave=wave: watch.registered() >= set(wave))
 
@@ -81,12 +81,6 @@ def test_a_backfill_with_reprocess_runs_exactly_its_windows_again(watch: Watch) 
     watch.wait_for("the two windows to be applied again", done)
     assert again() == {3, 4}
     assert len(watch.airflow.runs("mart.carrier_day")) == watch.days
-    # A model without windows follows its upstreams' assets.
-    watch.wait_for(
-        "mart.leaderboard to follow",
-        lambda: "asset_triggered" in {run["run_type"] for run in watch.airflow.runs("mart.leaderboard")},
-    )
-    watch.wait_for("the followers to end", lambda: watch.all_ended(*MODELS))
     assert watch.problems() == []
 
 

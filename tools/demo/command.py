@@ -33,11 +33,8 @@ TEMPORAL = ("raw.weather", "raw.flights", "mart.flight_weather", "mart.carrier_d
 WAVES = (
     ("ref.airlines", "ref.airports", "ref.regions", "raw.weather", "raw.flights"),
     ("mart.flight_weather", "mart.carrier_day"),
-    ("mart.carrier_to_date",),
+    ("mart.carrier_to_date", "mart.leaderboard", "mart.busiest_routes"),
 )
-#: Models without windows, which run after each commit of what they are made from. Unpaused when all of that is there,
-#: they run once instead of once a day of data.
-FOLLOWERS = ("mart.leaderboard", "mart.busiest_routes")
 
 
 def first_and_last(days: int) -> tuple[str, str]:
@@ -111,16 +108,14 @@ def fill(running: Deployment, days: int, console: Console) -> None:
     """Start all runs, and show how the windows fill until every run has ended or nothing moves any more."""
     wanted = expected.windows(days)
     dates = first_and_last(days)
-    waves = [*WAVES, FOLLOWERS]
-    started: list[str] = []
+    waves = list(WAVES)
     moved, last_said, before = time.monotonic(), 0.0, None
     with running.connect() as conn, Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             running.check_alive()
             counts = progress.read_counts(conn)
-            known = all(model in counts for model in started)
-            if waves and known and (waves[0] is not FOLLOWERS or _all_ended(running, started)):
-                started += waves[0]
+            started = [model for wave in WAVES[: len(WAVES) - len(waves)] for model in wave]
+            if waves and all(model in counts for model in started):
                 start(running, waves.pop(0), *dates)
             now = time.monotonic()
             if counts != before:
@@ -131,15 +126,15 @@ def fill(running: Deployment, days: int, console: Console) -> None:
                 last_said = now
                 done = sum(min(counts[m].applied, n) for m, n in wanted.items() if m in counts)
                 console.print(f"  {done} of {sum(wanted.values())} windows applied")
-            if now - moved > _STUCK or (not waves and _all_ended(running, progress.MODELS)):
+            if now - moved > _STUCK or (not waves and _all_ended(running)):
                 return
             time.sleep(1)
 
 
-def _all_ended(running: Deployment, models: Iterable[str]) -> bool:
-    """Return whether each model has runs and all have ended; a backfill makes all of its runs at once."""
+def _all_ended(running: Deployment) -> bool:
+    """Return whether each model has runs and all of them have ended; a backfill makes all of its runs at once."""
     runs = running.airflow.runs()
-    ended = {run["dag_id"] for run in runs} >= set(models)
+    ended = {run["dag_id"] for run in runs} >= set(progress.MODELS)
     return ended and not any(run["state"] in ("queued", "running") for run in runs)
 
 

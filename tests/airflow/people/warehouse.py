@@ -11,6 +11,7 @@ from bollhav_provider import (
     Source,
     State,
     Target,
+    Temporality,
     TimeChunking,
     WriteMode,
     build_dags,
@@ -48,8 +49,16 @@ report = daily(
     upstream=[Source("shop.orders", contract="exact")],
 )
 
+total = Model(
+    target=Target(schema="shop", name="total", columns=[Column("n", "bigint")], write_mode=WriteMode.TRUNCATE),
+    temporality=Temporality.TIMELESS,
+    query="SELECT count(*) AS n FROM {fails}",
+    upstream=[Source("shop.fails", contract="exists")],
+    state=State(),
+)
+
 build_dags(
-    [orders, slow, fails, report],
+    [orders, slow, fails, report, total],
     into=globals(),
     default_args={"retries": 2, "retry_delay": timedelta(seconds=1), "pool": "narrow"},
 )
