@@ -51,6 +51,7 @@ def notice(context: Mapping[str, Any]) -> dict[str, Any]:
         sentence of it all; what is not known is None.
     """
     ti, task = context.get("ti"), context.get("task")
+    state = getattr(ti, "state", None)
     model = getattr(task, "model", None) or getattr(task, "downstream", None)
     exception = context.get("exception")
     error = f"{type(exception).__name__}: {exception}" if isinstance(exception, BaseException) else exception
@@ -60,9 +61,10 @@ def notice(context: Mapping[str, Any]) -> dict[str, Any]:
         "run_id": getattr(ti, "run_id", None),
         "task_id": getattr(ti, "task_id", None),
         "try_number": getattr(ti, "try_number", None),
-        "state": str(getattr(ti, "state", None) or ""),
+        "state": str(getattr(state, "value", state) or ""),
         "model": getattr(model, "full_name", None),
-        "window": getattr(task, "label", None) or None,
+        # Every task has a label; that of one with units is their window.
+        "window": (getattr(task, "label", None) or None) if hasattr(task, "units") else None,
         "people": people.model_dump(mode="json", exclude_defaults=True) if people is not None else {},
         "error": str(error) if error else None,
         "url": getattr(ti, "log_url", None),

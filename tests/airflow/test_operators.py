@@ -277,14 +277,22 @@ def test_more_units_than_tasks_are_allowed_are_batched(library: str, run: Any, m
 def test_the_notifier_says_model_window_and_error() -> None:
     from types import SimpleNamespace
 
+    from airflow.utils.state import TaskInstanceState
+
     from bollhav_provider.notifications import BollhavNotifier
 
     sent: list[dict[str, Any]] = []
     context = {
         "ti": SimpleNamespace(dag_id="shop.orders", run_id="r", task_id="unit.execute", try_number=2, state="failed"),
-        "task": SimpleNamespace(model=windowed("shop.orders"), label="[a, b)"),
+        "task": SimpleNamespace(model=windowed("shop.orders"), label="[a, b)", units=[]),
         "exception": ValueError("no such column"),
     }
     BollhavNotifier(send=sent.append).notify(context)
     assert sent[0]["text"] == "shop.orders [a, b): task unit.execute failed: ValueError: no such column"
     assert sent[0]["model"] == "shop.orders"
+
+    prefill = build_dags([windowed("shop.orders")])["shop.orders"].get_task("prefill")
+    ended = SimpleNamespace(dag_id="shop.orders", task_id="prefill", state=TaskInstanceState.SUCCESS)
+    BollhavNotifier(send=sent.append).notify({"ti": ended, "task": prefill})
+    assert sent[1]["text"] == "shop.orders: task prefill success"
+    assert (sent[1]["state"], sent[1]["window"]) == ("success", None)
