@@ -18,6 +18,7 @@ from hashlib import blake2b
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from bollhav_provider.exceptions import DefinitionError
 from bollhav_provider.graph.statements import go_on_behind, module_that_raised
@@ -25,10 +26,25 @@ from bollhav_provider.model.loading import FromSource
 
 __all__ = ["import_file", "importable", "modules_by_file", "prepare", "real_file", "refused_in"]
 
-# What this module has imported: file to (name in sys.modules, module, digest of the text).
-_imported: dict[Path, tuple[str, ModuleType, bytes]] = {}
-#: What was refused in files that are imported as far as they go.
-_refused: dict[Path, list[DefinitionError]] = {}
+
+class _Imported(NamedTuple):
+    """A file that was imported.
+
+    Attributes:
+        name: in ``sys.modules``.
+        module: the module, as far as it goes.
+        digest: of the text.
+        refused: definitions in it that were refused.
+    """
+
+    name: str
+    module: ModuleType
+    digest: bytes
+    refused: tuple[DefinitionError, ...] = ()
+
+
+# What this module has imported.
+_imported: dict[Path, _Imported] = {}
 # What was discovered, what is being discovered from the outside in, and what was put on sys.path for the last.
 _discovered: set[Path] = set()
 _roots: list[Path] = []
@@ -78,12 +94,10 @@ def prepare(root: Path) -> None:
     _real_folder.cache_clear()
     _real_text.cache_clear()
     below = [path for path in _imported if path == root or root in path.parents]
-    if any(_digest(path) != _imported[path][2] for path in below):
+    # A file with refused definitions is tried again in any case.
+    if any(_imported[path].refused or _digest(path) != _imported[path].digest for path in below):
         for path in below:
-            name, module, _ = _imported.pop(path)
-            _refused.pop(path, None)
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
+            _forget(path)
     others = tuple(_discovered - {root})
     for name, module in list(sys.modules.items()) if others else ():
         mine = _places(module)
@@ -161,13 +175,13 @@ def import_file(path: Path, loaded: dict[Path, list[ModuleType]]) -> ModuleType 
         Exception: whatever the file raises, but for definitions that are refused: see :func:`refused_in`.
     """
     if path in _imported:
-        return _imported[path][1]
+        return _imported[path].module
     if path in _in_progress:
         return None
     name = _name_of(path)
     if name is not None and (module := sys.modules.get(name)) is not None and _is_from(module, path):
         if path not in loaded:  # another file of this discovery imported it, so it is as new as that one
-            _imported[path] = (name, module, _digest(path))
+            _imported[path] = _Imported(name, module, _digest(path))
         return module
     if others := loaded.get(path):
         return others[0]
@@ -195,10 +209,7 @@ def _execute(path: Path, name: str | None) -> ModuleType:
     parent, _, last = name.rpartition(".")
     if parent and parent in sys.modules:
         setattr(sys.modules[parent], last, module)
-    if refused:
-        _refused[path] = refused
-        digest = b""  # of no text: the next discovery tries again
-    _imported[path] = (name, module, digest)
+    _imported[path] = _Imported(name, module, digest, tuple(refused))
     return module
 
 
@@ -217,21 +228,24 @@ def _run(loader: FromSource, module: ModuleType, path: Path) -> list[DefinitionE
         return []
 
 
-def refused_in(path: Path) -> list[DefinitionError]:
+def refused_in(path: Path) -> tuple[DefinitionError, ...]:
     """Return what was refused in a file that was imported nevertheless."""
-    return _refused.get(path, [])
+    return _imported[path].refused if path in _imported else ()
+
+
+def _forget(path: Path) -> None:
+    """Have a file imported again when it is next asked for."""
+    known = _imported.pop(path)
+    if sys.modules.get(known.name) is known.module:
+        del sys.modules[known.name]
 
 
 def _free(path: Path, name: str | None) -> str:
     """Return the name to import a file under: its own, or a made-up one where that is taken."""
     if name is not None:
-        mine = {file for file, (taken, _, _) in _imported.items() if taken == name}
-        for (
-            other
-        ) in mine:  # of an earlier discovery of another folder; the present one's imports must find the present file
-            _, module, _ = _imported.pop(other)
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
+        # Of an earlier discovery of another folder; the present one's imports must find the present file.
+        for other in [file for file, known in _imported.items() if known.name == name]:
+            _forget(other)
         if name not in sys.modules:
             parent = name.rpartition(".")[0]
             if parent:

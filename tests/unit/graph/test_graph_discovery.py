@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -15,15 +14,7 @@ from bollhav_provider.graph import Discovery, build_graph, discover
 HEAD = "from bollhav_provider.model import Model, Source, Target, Temporality\n"
 
 
-@pytest.fixture(autouse=True)
-def _own_imports() -> Iterator[None]:
-    """What a test's files import must not be there for the next one."""
-    path, modules = sys.path[:], set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if getattr(sys.modules[name], "__file__", None) and "pytest-of" in str(sys.modules[name].__file__):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 def define(name: str, *upstream: str, variable: str | None = None) -> str:
@@ -163,6 +154,20 @@ def test_a_refused_definition_takes_no_other_of_its_file_with_it(tmp_path: Path)
     discovery = discover(folder)
     assert names(discovery.models) == ["s.bad", "s.first", "s.last", "s.other"]
     assert len(discovery.errors) == 1
+
+
+def test_what_was_refused_is_forgotten_with_its_module(tmp_path: Path) -> None:
+    def bad(name: str) -> str:
+        return HEAD + f"{name} = Model(target=Target(schema='s', name='{name}', columns=[]), upstreams=[])\n"
+
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = write(tmp_path / "one" / "models", shop_py=bad("first"))
+    two = write(tmp_path / "two" / "models", shop_py=HEAD + define("s.second"))
+    assert len(discover(one).errors) == 1
+    assert found(discover(two)) == ["s.second"]  # takes the module's name
+    write(one, shop_py=HEAD + define("s.first"))
+    assert found(discover(one)) == ["s.first"]
 
 
 def test_behind_a_refused_definition_any_other_error_is_the_files(tmp_path: Path) -> None:
