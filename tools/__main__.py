@@ -46,11 +46,14 @@ def _parser() -> argparse.ArgumentParser:
 
     test = commands.add_parser("test", help="run the linters and the tests")
     test.add_argument("parts", nargs="*", metavar="PART",
-                      help="ruff, mypy, imports, unit, integration, airflow, compat, e2e (all of them)")  # fmt: skip
+                      help="ruff, mypy, imports, unit, integration, servers, airflow, compat, e2e (all)")  # fmt: skip
     test.add_argument(
         "-k", dest="keyword", metavar="EXPRESSION", help="only the tests whose name matches, as pytest's -k"
     )
     test.add_argument("-x", dest="stop_early", action="store_true", help="stop at the first failure")
+
+    test.add_argument("-j", dest="beside", type=int, choices=(1, 2, 3, 4), metavar="N",
+                      help="how many parts run beside each other (2)")  # fmt: skip
 
     clean = commands.add_parser("clean", help="stop what is left of a demo and delete its data, logs and caches")
     clean.add_argument("--all", action="store_true", help="delete .venv as well")
@@ -72,9 +75,14 @@ def main() -> int:
                 os.execve(bootstrap.python_of_venv(), ["python", "-m", "tools", *sys.argv[1:]], env)
             os.environ.pop(_INSIDE)
             if options.command == "test":
-                from tools.testing import run_tests
+                from tools.testing import BESIDE, run_tests
 
-                return run_tests(options.parts, keyword=options.keyword, stop_early=options.stop_early)
+                return run_tests(
+                    options.parts,
+                    keyword=options.keyword,
+                    stop_early=options.stop_early,
+                    beside=options.beside or BESIDE,
+                )
             from tools.demo.command import run_demo
 
             return run_demo(days=options.days, check=options.check, keep=options.keep_data, port=options.port)

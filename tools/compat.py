@@ -88,6 +88,20 @@ class Release:
                 self._install()
                 stamp.write_text(wanted)
 
+    @contextlib.contextmanager
+    def ready(self) -> Iterator[dict[str, str]]:
+        """Install it and start a PostgreSQL server for its tests, as it has none; yields their environment."""
+        from bollhav_provider.testing.postgres import PostgresServer
+
+        self.ensure()
+        home = Path(tempfile.mkdtemp(prefix="bollhav-compat-"))
+        postgres = PostgresServer(home, durable=False, settings=("max_connections=200",))
+        try:
+            postgres.start()
+            yield self.environment() | {"BOLLHAV_TEST_DSN": postgres.dsn()}
+        finally:
+            postgres.destroy()
+
     def _install(self) -> None:
         uv = _uv()
         shutil.rmtree(self.venv, ignore_errors=True)
@@ -115,20 +129,6 @@ RELEASES = (
     # Its models cannot be built by the pydantic that came out after it.
     Release("3.2", ("apache-airflow==3.2.*",), ("--exclude-newer", "2026-07-01")),
 )
-
-
-@contextlib.contextmanager
-def server() -> Iterator[str]:
-    """Start a PostgreSQL server for the tests of all releases, which have none of their own; yields its DSN."""
-    from bollhav_provider.testing.postgres import PostgresServer
-
-    home = Path(tempfile.mkdtemp(prefix="bollhav-compat-"))
-    postgres = PostgresServer(home, durable=False, settings=("max_connections=200",))
-    try:
-        postgres.start()
-        yield postgres.dsn()
-    finally:
-        postgres.destroy()
 
 
 def _uv() -> str:

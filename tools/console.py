@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
 
 
@@ -21,7 +22,8 @@ class Progress:
     def __init__(self, title: str) -> None:
         self._title = title
         self._started = time.monotonic()
-        self._live = sys.stdout.isatty()
+        # A line that is written over and over is one that nothing else writes between.
+        self._live = sys.stdout.isatty() and threading.current_thread() is threading.main_thread()
         self._said = self._started
 
     def __enter__(self) -> Progress:

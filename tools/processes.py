@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from tools import ROOT
+from tools.console import Sentence
 from tools.guard import kill_leftovers
 
 
@@ -51,6 +56,7 @@ class Guarded:
                 cwd=ROOT,
                 start_new_session=True,
             )
+        _RUNNING.add(self)
 
     @property
     def pid(self) -> int:
@@ -87,6 +93,16 @@ class Guarded:
         self.stop()
 
 
+#: Every guarded command that may still run.
+_RUNNING: weakref.WeakSet[Guarded] = weakref.WeakSet()
+
+
+def ask_all_to_stop() -> None:
+    """Ask every command that runs to stop, whichever thread it belongs to, without waiting."""
+    for process in list(_RUNNING):
+        process.ask_to_stop()
+
+
 class Stopped(BaseException):
     """A signal asked this process to end."""
 
@@ -110,12 +126,41 @@ def orderly_end() -> Iterator[None]:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """Return a TCP port of 127.0.0.1 that nothing listens on, the preferred one if it is free."""
-    for port in filter(None, (preferred, None)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("", port))
+    """Return a TCP port of this machine that nothing listens on, the preferred one if it is free.
+
+    Until this process ends no other call returns it, in whichever checkout: what is to listen there starts much later.
+    """
+    # Below the ports that systems hand out by themselves: a connection that goes out takes none of these.
+    others = random.sample(range(10_000, 32_768), 100)
+    for port in [preferred, *others] if preferred else others:
+        if _is_free(port) and _reserve(port):
             return port
+    raise Sentence("100 of the TCP ports between 10000 and 32767 are all taken: stop what listens there.")
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+#: The locks of the ports that this process was given.
+_RESERVED: list[IO[str]] = []
+
+
+def _reserve(port: int) -> bool:
+    """Lock the port's file, which all processes of this user share; the lock goes with the process."""
+    directory = Path(tempfile.gettempdir()) / f"bollhav-ports-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    lock = (directory / str(port)).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return False
+    _RESERVED.append(lock)
+    return True

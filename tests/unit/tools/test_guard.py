@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import ROOT
 from tools.guard import session_members
 from tools.processes import Guarded, free_port
 
@@ -106,7 +107,7 @@ def test_everything_ends_when_the_parent_dies(how: signal.Signals, script: list[
         process = Guarded({script!r}, grace=0.5)
         time.sleep(300)
     """)
-    starter = subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[3])
+    starter = subprocess.Popen([sys.executable, "-c", parent], cwd=ROOT)
     family = _family(Path(script[-1]))
     os.kill(starter.pid, how)
     starter.wait(20)
@@ -135,3 +136,17 @@ def test_a_free_port_is_not_one_that_is_taken() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert free_port(taken.getsockname()[1]) != taken.getsockname()[1]
+
+
+def test_a_port_is_given_to_one_process_until_that_ends() -> None:
+    """Long before anything listens there."""
+    port = free_port()
+    program = f"from tools.processes import free_port; print(free_port({port}), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        theirs = int(other.stdout.readline())
+        assert port != theirs != free_port(theirs)
+        other.communicate("\n")
+    assert free_port(theirs) == theirs
