@@ -103,7 +103,8 @@ def test_two_upstreams_have_to_cover_the_same_window(library: Library, name: str
 
 def test_who_comes_late_looks_at_what_is_covered_and_not_at_what_happened_since(library: Library, name: str) -> None:
     """A downstream that is deployed, or enabled again, after its upstream ran for days sees each of them as it is."""
-    put(library, name, Upstream([Row(24 * d, 24 * d + 24, age=9000) for d in range(5) if d != 2], begin=0, chunk="@daily"))
+    days = [Row(24 * d, 24 * d + 24, age=9000) for d in range(5) if d != 2]
+    put(library, name, Upstream(days, begin=0, chunk="@daily"))
     assert [told(library, name, "exact", 24 * d, 24 * d + 24) == "" for d in range(6)] == [
         True, True, False, True, True, False,
     ]  # fmt: skip
