@@ -23,7 +23,7 @@ from bollhav_provider.intervals import Interval, IntervalSet, as_utc
 from bollhav_provider.model import Environment
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.schema import LOCK_CLASS, function
-from bollhav_provider.state.shapes import raw
+from bollhav_provider.state.shapes import OUTSTANDING, outstanding_index, raw
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,8 @@ _LOCK_TIMEOUT = "2s"
 #: Above this size of a table its indexes are built without blocking its writers.
 _SMALL_BYTES = 16 * 1024 * 1024
 
-#: What gates and the search for work want of a state table: the outstanding rows in order of time, flat in the number
-#: of applied ones.
-_OUTSTANDING = "(since) INCLUDE (until) WHERE status <> 'applied'"
+#: The tables of which this process has said that their index has to wait.
+_told: set[StateRef] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +219,10 @@ def _index(conn: Conn, ref: StateRef, size: int, present: list[str]) -> None:
     """Make the index of outstanding rows, without stopping the writers of a table that is large."""
     if any("<> 'applied'" in have and have.endswith(" since") for have in present):
         return
-    # the name of an index is unique in its schema; a state table's name ends in a digest
-    name = f"outstanding_{ref.table[-45:]}"
+    name = outstanding_index(ref.table)
     concurrently = size >= _SMALL_BYTES
     statement = sql.SQL("CREATE INDEX {} {} ON {} {}").format(
-        raw("CONCURRENTLY" if concurrently else ""), sql.Identifier(name), ref.ident, raw(_OUTSTANDING)
+        raw("CONCURRENTLY" if concurrently else ""), sql.Identifier(name), ref.ident, raw(OUTSTANDING)
     )
     try:
         if concurrently:  # one that was interrupted is there, and of no use
@@ -234,12 +232,16 @@ def _index(conn: Conn, ref: StateRef, size: int, present: list[str]) -> None:
             with conn.transaction():
                 conn.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
                 conn.execute(statement)
-    except (
-        psycopg.errors.DuplicateTable,
-        psycopg.errors.UniqueViolation,
-        psycopg.errors.LockNotAvailable,
-    ) as exc:
-        log.info("%s: index %s is left for later (%s)", ref.full_name, name, str(exc).strip().splitlines()[0])
+    except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
+        log.debug("%s: another session makes the index %s", ref.full_name, name)
+    except psycopg.errors.LockNotAvailable:
+        if ref not in _told:
+            _told.add(ref)
+            log.info(
+                "%s: others are writing to its state table, so a later run adds the index that keeps long histories "
+                "fast. Nothing is wrong, and nothing has to be done.",
+                ref.full_name,
+            )
 
 
 def _function(ref: StateRef, name: str) -> sql.Identifier:

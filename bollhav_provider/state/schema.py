@@ -35,7 +35,7 @@ from psycopg import sql
 
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.state.refs import Conn, StateRef
-from bollhav_provider.state.shapes import FIXED, FIXED_INDEXES, STATE, Shape, raw
+from bollhav_provider.state.shapes import FIXED, FIXED_INDEXES, OUTSTANDING, STATE, Shape, outstanding_index, raw
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Environment
@@ -286,6 +286,12 @@ def _state_table_steps(conn: Conn, ref: StateRef) -> list[sql.Composed]:
     steps: list[sql.Composed] = []
     if present is None:
         steps.append(STATE.create(ref.ident))
+        # now, while nobody writes: on a busy table it has to wait
+        steps.append(
+            sql.SQL("CREATE INDEX {} ON {} {}").format(
+                sql.Identifier(outstanding_index(ref.table)), ref.ident, raw(OUTSTANDING)
+            )
+        )
     elif (completion := STATE.complete(ref.ident, present)) is not None:
         steps.append(completion)
     # a table whose peer made it already has the first two under names of the peer's

@@ -249,3 +249,12 @@ FIXED_INDEXES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "resets": (("resets_reset_at_idx", "(reset_at)"),),
 }
+
+#: What gates and the search for work want of a state table: the outstanding rows in order of time, flat in the number
+#: of applied ones. A peer's table gets it when it is first met.
+OUTSTANDING = "(since) INCLUDE (until) WHERE status <> 'applied'"
+
+
+def outstanding_index(table: str) -> str:
+    """Return the name of a state table's index of outstanding rows: unique in its schema, as the table's digest is."""
+    return f"outstanding_{table[-45:]}"

@@ -28,6 +28,7 @@ from state_support import connect
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.intervals import IntervalSet
 from bollhav_provider.state import GateRequest, StateRef, check_gates, coverage
+from bollhav_provider.state.schema import ensure_state_table
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,56 @@ def test_a_busy_table_is_left_for_later_instead_of_queueing_its_writers(
         assert coverage.install(library.conn, ref) is False
         writer.execute("COMMIT")
     assert check_gates(library.conn, ENV, [GateRequest("c.held", "encapsulate", window(0, 2))])[0].satisfied
+
+
+def test_a_new_table_has_its_index_from_the_start_and_nothing_is_said(
+    library: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref = library.ref("c.new")
+    with caplog.at_level("INFO"):
+        ensure_state_table(library.conn, ref)
+        assert outstanding(library, ref) == 1
+        with connect(library.conn.info.dsn) as writer:
+            writer.execute("BEGIN")
+            insert(writer, ref, 1, 2)
+            with connect(library.conn.info.dsn) as late:
+                late.execute("SET lock_timeout = '100ms'")
+                ensure_state_table(late, ref)
+            writer.execute("COMMIT")
+        for _ in range(2):
+            assert coverage.install(library.conn, ref)
+    assert outstanding(library, ref) == 1
+    assert "index" not in caplog.text
+
+
+def test_a_busy_table_of_others_gets_its_index_later_and_that_is_said_once(
+    library: Library, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coverage, "_LOCK_TIMEOUT", "50ms")
+    ref = library.put("c.taken", Upstream([Row(0, 1)]), kept=False, plain=True)
+    with connect(library.conn.info.dsn) as writer, caplog.at_level("INFO"):
+        writer.execute("BEGIN")
+        insert(writer, ref, 1, 2)
+        for _ in range(2):
+            coverage.install(library.conn, ref)
+        writer.execute("COMMIT")
+    told = [record.message for record in caplog.records if "index" in record.message]
+    assert len(told) == 1
+    assert told[0].startswith("c.taken: others are writing to its state table")
+    assert "Nothing is wrong" in told[0]
+    assert outstanding(library, ref) == 0
+    coverage.install(library.conn, ref)
+    assert outstanding(library, ref) == 1
+
+
+def outstanding(library: Library, ref: StateRef) -> int:
+    """How many indexes of outstanding rows a state table has."""
+    row = library.conn.execute(
+        "SELECT count(*) FROM pg_index WHERE indrelid = to_regclass(%s) AND pg_get_expr(indpred, indrelid) LIKE %s",
+        (ref.ident.as_string(), "%<> 'applied'%"),
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def test_what_the_triggers_could_not_see_is_found_and_repaired(library: Library, ref: StateRef) -> None:
