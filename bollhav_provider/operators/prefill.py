@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from bollhav_provider.operators.base import ModelOperator
 from bollhav_provider.operators.cascade import Cascade
+from bollhav_provider.operators.only import respect_only
 from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
@@ -17,7 +18,6 @@ from bollhav_provider.operators.run_context import (
     refuse_misspelt,
     run_settings,
     run_window,
-    said_params,
     task_run,
 )
 from bollhav_provider.operators.run_keys import PLAN_KEY, RUN_KEY
@@ -104,12 +104,7 @@ def prepare_run(
 
     model, log, dag = task.model, task.log, task.get_dag()
     refuse_misspelt(context, dag.params if dag is not None else ())
-    if (only := said_params(context).get("only")) and only != model.full_name:
-        if only not in task.resolved_graph():
-            raise AirflowFailException(
-                f"the run's parameter only={only!r} is no model of this deployment: give a model's full name."
-            )
-        raise AirflowSkipException(f"{model.full_name}: the run is to write {only} alone.")
+    respect_only(task, context)
     _respect_curfew(model)
     connections = task.connect(settings)
     found = run_window(context, model, lambda: _database_clock(connections, model))
