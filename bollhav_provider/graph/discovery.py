@@ -90,17 +90,22 @@ def discover(path: str | os.PathLike[str]) -> Discovery:
 
 
 def _read(root: Path, real_root: Path, errors: list[DiscoveryError]) -> list[tuple[Model, Path]]:
-    loaded = modules_by_file(real_root)
+    files = _files(root)
+    names = {file.name for file in files if file.suffix == _PYTHON}
+    before = dict(sys.modules)
+    loaded = modules_by_file(real_root, names)
     modules: dict[Path, ModuleType] = {}
     models: list[tuple[Model, Path]] = []
-    for file in _files(root):
+    for file in files:
         if file.suffix == _PYTHON:
             module = _read_python(file, loaded, errors)
             if module is not None:
                 modules[file] = module
         else:
             models += ((model, file) for model in _read_yaml(file, errors))
-    return [*models, *_module_models(modules, real_root)]
+    since = modules_by_file(real_root, names, before)
+    everything = {file: [*loaded.get(file, ()), *since.get(file, ())] for file in {*loaded, *since}}
+    return [*models, *_module_models(modules, everything)]
 
 
 def _files(root: Path) -> list[Path]:
@@ -189,9 +194,15 @@ def _python_error(file: Path, path: Path, error: BaseException) -> DiscoveryErro
     return DiscoveryError(file, line, text)
 
 
-def _module_models(modules: Mapping[Path, ModuleType], root: Path) -> Iterator[tuple[Model, Path]]:
-    """Yield the models of modules; one that a module merely imports belongs to the file that it is from."""
-    everything = modules_by_file(root)
+def _module_models(
+    modules: Mapping[Path, ModuleType], everything: Mapping[Path, list[ModuleType]]
+) -> Iterator[tuple[Model, Path]]:
+    """Yield the models of modules; one that a module merely imports belongs to the file that it is from.
+
+    Args:
+        modules: the modules of the files.
+        everything: all modules that are loaded from the files, under whatever name.
+    """
     own = {file: dict(_named_models(module)) for file, module in modules.items()}
     # The same file imported under a second name made the same models a second time.
     copies: dict[int, Model] = {}

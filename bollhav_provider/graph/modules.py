@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
@@ -124,19 +124,24 @@ def _is_below(place: str, root: Path) -> bool:
     return place == str(root) or place.startswith(f"{root}{os.sep}")
 
 
-def modules_by_file(root: Path) -> dict[Path, list[ModuleType]]:
-    """Return the modules that are loaded from files below ``root``, whoever imported them."""
+def modules_by_file(
+    root: Path, names: Set[str], before: Mapping[str, ModuleType] | None = None
+) -> dict[Path, list[ModuleType]]:
+    """Return the modules that are loaded from certain files below ``root``, whoever imported them.
+
+    Args:
+        root: the folder or file, resolved.
+        names: of the files, without their folders. A process with Airflow in it has modules by the thousand, and
+            where each of them really is would have to be asked of the file system.
+        before: ``sys.modules`` as it was; what has not changed since is left out.
+    """
     found: dict[Path, list[ModuleType]] = {}
-    below: dict[str, bool] = {}  # folders; a process with Airflow in it has modules by the thousand
-    for module in list(sys.modules.values()):
+    known: Mapping[str, ModuleType] = before if before is not None else {}
+    for module in [module for name, module in list(sys.modules.items()) if known.get(name) is not module]:
         file = getattr(module, "__file__", None)
-        if not (isinstance(module, ModuleType) and isinstance(file, str) and file.endswith(".py")):
+        if not (isinstance(file, str) and file[file.rfind(os.sep) + 1 :] in names and isinstance(module, ModuleType)):
             continue
-        folder = file.rpartition(os.sep)[0]
-        if folder not in below:
-            place = _real_text(folder)
-            below[folder] = _is_below(place, root) or place == str(root.parent)
-        if below[folder] and _is_below(str(path := real_file(file)), root):
+        if _is_below(str(path := real_file(file)), root):
             found.setdefault(path, []).append(module)
     return found
 
