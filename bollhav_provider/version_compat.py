@@ -6,9 +6,10 @@ is imported there by its users; what differs beyond a name is decided here, once
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 
@@ -42,12 +43,43 @@ else:
 
 
 def make_asset(name: str, uri: str) -> Any:
-    """Return an Asset; on 2.11 a Dataset, which has no name beside its URI."""
+    """Return an Asset; on 2.11 a Dataset, which has no name beside its URI.
+
+    Args:
+        name: the asset's name.
+        uri: ``postgres://host[:port]/database/schema/table``.
+    """
     from airflow.providers.common.compat.sdk import Asset
 
-    if AIRFLOW_V_3_0_PLUS:
+    if not AIRFLOW_V_3_0_PLUS:
+        return Asset(uri=uri)
+    if not _PLAIN_URI.fullmatch(uri):
         return Asset(name=name, uri=uri)
-    return Asset(uri=uri)
+    made = Asset(name=name, uri="table")
+    object.__setattr__(made, "uri", _with_port(uri))
+    return made
+
+
+#: What Airflow's sanitiser only adds the port to. To do so it loads part of Airflow's web server, which would be a
+#: tenth of what a worker needs to read a DAG file.
+_PLAIN_URI = re.compile(r"postgres://[a-z0-9][a-z0-9_.-]*(:[1-9][0-9]*)?(/[A-Za-z0-9_.%-]+){3}")
+
+
+def _with_port(uri: str) -> str:
+    """Return a plain URI with the port that the PostgreSQL provider, where it is installed, gives to one without."""
+    host, slash, path = uri.removeprefix("postgres://").partition("/")
+    port = "" if ":" in host or not _has_postgres_provider() else ":5432"
+    return f"postgres://{host}{port}{slash}{path}"
+
+
+@cache
+def _has_postgres_provider() -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec("airflow.providers.postgres.assets") is not None
+    except ImportError:
+        return False
 
 
 def any_of(assets: Sequence[Any]) -> Any:

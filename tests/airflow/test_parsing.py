@@ -12,6 +12,7 @@ from test_factory import serialised
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.model import UpstreamContract
+from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, make_asset
 
 
 @pytest.fixture
@@ -42,3 +43,13 @@ def test_what_a_dag_is_stored_as_holds_nothing_of_other_models() -> None:
     assert alone["mart.report"] == among["mart.report"]
     assert alone["shop.orders"] == among["shop.orders"]
     assert len(alone["mart.report"]) < 8_000
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 knows an asset by its URI alone")
+@pytest.mark.parametrize("host", ["bollhav", "db.example.org:5433", "DB", "reader@db", "10.0.0.7:5432", "[::1]:5432"])
+@pytest.mark.parametrize("table", ["shop/orders", "Shop/a%2Fb%20c", "shop/%C3%B6l"])
+def test_an_asset_has_the_uri_that_airflow_would_give_it(host: str, table: str) -> None:
+    from airflow.providers.common.compat.sdk import Asset
+
+    uri = f"postgres://{host}/library/{table}"
+    assert make_asset("shop.orders", uri) == Asset(name="shop.orders", uri=uri)
