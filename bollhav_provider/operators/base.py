@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
-from bollhav_provider.exceptions import BollhavError
+from bollhav_provider.exceptions import BollhavError, ConfigurationError
+from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.links import TASK_LINKS
 from bollhav_provider.version_compat import (
     AIRFLOW_V_3_0_PLUS,
@@ -69,12 +71,35 @@ def has_our_policy(task: Any) -> bool:
 
 
 def default_retries(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return operator arguments with the provider's retry policy, where Airflow knows retry policies."""
-    if AIRFLOW_V_3_3_PLUS and "retry_policy" not in kwargs:
+    """Return operator arguments with the provider's retry policy, where Airflow knows retry policies, and with retries.
+
+    What the DAG or a task group says in its ``default_args`` stays.
+    """
+    said = kwargs.keys() | (kwargs.get("default_args") or {}).keys()
+    if AIRFLOW_V_3_3_PLUS and "retry_policy" not in said:
         from bollhav_provider.operators.retries import BollhavRetryPolicy
 
         kwargs["retry_policy"] = BollhavRetryPolicy()
+    if "retries" not in said:
+        kwargs["retries"] = configured_retries()
     return kwargs
+
+
+@cache
+def configured_retries() -> int:
+    """Return how often a task is tried again where nobody says: as Airflow is configured, else as the provider is.
+
+    Airflow's own default is never, with which nothing that could heal would.
+
+    Raises:
+        ConfigurationError: the option is no number.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    said = airflow_option("retries", "2")
+    if not said.isdecimal():
+        raise ConfigurationError(f"[bollhav] retries is {said!r}: write a whole number, such as 2, or 0 for none.")
+    return conf.getint("core", "default_task_retries", fallback=0) or int(said)
 
 
 def units_of(value: Any) -> list[Unit]:

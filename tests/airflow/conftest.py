@@ -32,6 +32,7 @@ os.environ.update(
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "AIRFLOW__BOLLHAV__POKE_INTERVAL": "0.3",
+        "AIRFLOW__BOLLHAV__RETRIES": "0",
     }
 )
 (HOME / "dags").mkdir()
