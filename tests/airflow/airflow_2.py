@@ -27,8 +27,10 @@ from tools.processes import Guarded, free_port
 
 #: The command of the Airflow that the tests themselves run with.
 AIRFLOW = Path(sys.executable).parent / "airflow"
-#: What the deployment consists of, and how many seconds each may take to say goodbye.
-_COMPONENTS = {"webserver": 8.0, "scheduler": 15.0, "triggerer": 8.0}
+#: What the deployment consists of.
+_COMPONENTS = ("webserver", "scheduler", "triggerer")
+#: Seconds to say goodbye in: nobody waits for what is still running.
+_GRACE = 2.0
 _HEALTHY = {"metadatabase", "scheduler", "triggerer"}
 _PATIENCE = 240.0
 
@@ -98,16 +100,15 @@ def deployment_2(places: Places, dags: Path, server: str | None) -> Iterator[Dep
         cli(env, "db", "migrate")
         person = ("--username", USER, "--firstname", "A", "--lastname", "B", "--email", "a@b.invalid")
         cli(env, "users", "create", "--role", "Admin", *person, "--password", password)
-        processes = {
-            name: stack.enter_context(
-                Guarded([AIRFLOW, name], environment=env, log=places.logs / f"{name}.log", grace=grace)
-            )
-            for name, grace in _COMPONENTS.items()
-        }
+
+        def start(name: str) -> Guarded:
+            return Guarded([AIRFLOW, name], environment=env, log=places.logs / f"{name}.log", grace=_GRACE)
+
+        processes = {name: stack.enter_context(start(name)) for name in _COMPONENTS}
         # All are asked at once; each is waited for in its turn.
         stack.callback(lambda: [process.ask_to_stop() for process in processes.values()])
         client = Airflow2(address, USER, password)
-        running = Deployment(warehouse, client, password, env, processes, places.logs)
+        running = Deployment(warehouse, client, password, env, processes, places.logs, start)
         _wait_until_up(running)
         yield running
 

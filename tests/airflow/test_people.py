@@ -105,7 +105,8 @@ def people() -> Iterator[People]:
     """A running deployment with the models of the folder beside this file."""
     places = Places(LOCAL / "people")
     dags = Path(__file__).parent / "people"
-    with deployment(days=1, places=places, dags=dags, server=os.environ.get("BOLLHAV_TEST_DSN")) as running:
+    server = os.environ.get("BOLLHAV_TEST_DSN")
+    with deployment(days=1, places=places, dags=dags, server=server, grace=2) as running:
         found = People(running)
         found.execute(
             "CREATE SCHEMA control",

@@ -75,7 +75,8 @@ class Patient(People):
 def people() -> Iterator[People]:
     """A running deployment with the models of the folder beside this file; the model of the schedule is paused."""
     places, dags = Places(LOCAL / "people-runs"), Path(__file__).parent / "people_runs"
-    with deployment(days=1, places=places, dags=dags, server=os.environ.get("BOLLHAV_TEST_DSN")) as running:
+    server = os.environ.get("BOLLHAV_TEST_DSN")
+    with deployment(days=1, places=places, dags=dags, server=server, grace=2) as running:
         found = Patient(running)
         found.execute(
             "CREATE SCHEMA control",

@@ -268,7 +268,7 @@ def _make_databases(dsn: str, compose: Mapping[str, Any], said: Mapping[str, str
 
 def _start(into: dict[str, Guarded], name: str, command: list[str], environment: Mapping[str, str]) -> Guarded:
     log = PLACES.logs / f"{name}.log"
-    into[name] = Guarded(command, environment=environment, log=log, grace=20)
+    into[name] = Guarded(command, environment=environment, log=log, grace=5)
     return into[name]
 
 

@@ -18,5 +18,5 @@ DAYS = 7
 @pytest.fixture(scope="session")
 def watch() -> Iterator[Watch]:
     """The running deployment, with what the tests ask of it. Everything stops at the end."""
-    with deployment(days=DAYS, places=E2E, server=os.environ.get("BOLLHAV_TEST_DSN")) as running:
+    with deployment(days=DAYS, places=E2E, server=os.environ.get("BOLLHAV_TEST_DSN"), grace=2) as running:
         yield Watch(running, DAYS)

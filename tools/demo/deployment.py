@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ class Deployment:
         environment: what every process of the deployment was started with.
         processes: the components by name.
         logs: the directory of the components' output and the tasks' logs.
+        start: starts a component.
     """
 
     dsn: str
@@ -48,6 +50,7 @@ class Deployment:
     environment: dict[str, str]
     processes: dict[str, Guarded]
     logs: Path
+    start: Callable[[str], Guarded]
 
     @property
     def url(self) -> str:
@@ -57,7 +60,7 @@ class Deployment:
     def restart(self, name: str) -> None:
         """Stop a component unless it has ended, and start it anew."""
         self.processes[name].stop()
-        self.processes[name] = _start(name, self.environment, self.logs)
+        self.processes[name] = self.start(name)
 
     def check_alive(self) -> None:
         """Raise when a component has ended.
@@ -88,6 +91,7 @@ def deployment(
     say: Callable[[str], None] = print,
     dags: Path = ROOT / "dags",
     variables: Mapping[str, str] | None = None,
+    grace: float | None = None,
 ) -> Iterator[Deployment]:
     """Start everything, wait until it is healthy and has parsed the DAGs, and stop all of it at the end.
 
@@ -100,6 +104,8 @@ def deployment(
         say: is told what is being done.
         dags: folder of the DAG files.
         variables: further environment variables of every process, over the deployment's own.
+        grace: seconds that each component gets to end by itself before it is killed with its tasks; as many as it may
+            need to say goodbye when None.
 
     Raises:
         Sentence: something does not start, with the log that says why.
@@ -118,17 +124,19 @@ def deployment(
         say("Starting Airflow: api-server, scheduler, DAG processor, triggerer")
         processes: dict[str, Guarded] = {}
         stack.callback(_stop, processes)
+        start = partial(_start, env=env, logs=places.logs, grace=grace)
         for name in _COMPONENTS:
-            processes[name] = _start(name, env, places.logs)
+            processes[name] = start(name)
         password = places.keys()["password"]
-        running = Deployment(warehouse, Airflow(address, USER, password), password, env, processes, places.logs)
+        running = Deployment(warehouse, Airflow(address, USER, password), password, env, processes, places.logs, start)
         _wait_until_up(running)
         yield running
 
 
-def _start(name: str, env: dict[str, str], logs: Path) -> Guarded:
+def _start(name: str, *, env: dict[str, str], logs: Path, grace: float | None) -> Guarded:
     command = [str(VENV / "bin" / "airflow"), name]
-    return Guarded(command, environment=env, log=logs / f"{name}.log", grace=_COMPONENTS[name])
+    allowed = _COMPONENTS[name] if grace is None else grace
+    return Guarded(command, environment=env, log=logs / f"{name}.log", grace=allowed)
 
 
 @contextlib.contextmanager
