@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             "bollhav_provider.links.StateLink",
             "bollhav_provider.links.UpstreamLink",
+            "bollhav_provider.links.UpstreamStateLink",
         ],
         "notifications": ["bollhav_provider.notifications.BollhavNotifier"],
         "task-decorators": [{"name": "bollhav", "class-name": "bollhav_provider.operators.run_model.bollhav_task"}],

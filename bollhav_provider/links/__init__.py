@@ -1,4 +1,4 @@
-"""Links from a task to the state row behind it and to its upstream."""
+"""Links from a task to the state rows behind it, and to its upstream's DAG and windows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,19 @@ class UpstreamLink(BaseOperatorLink):
         return state_page(full_name, None) if full_name and AIRFLOW_V_3_0_PLUS else ""
 
 
+class UpstreamStateLink(BaseOperatorLink):
+    """The units of the upstream in the window that a sensor waits for, as the library has them."""
+
+    name = "Upstream windows"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        full_name = getattr(operator, "upstream", None)
+        return state_page(full_name, getattr(operator, "units", None)) if full_name else ""
+
+
 #: What the provider's tasks show. Airflow 2 has no pages of plugins to link to.
 TASK_LINKS = (StateLink(),) if AIRFLOW_V_3_0_PLUS else ()
-SENSOR_LINKS = (UpstreamLink(), *TASK_LINKS)
+SENSOR_LINKS = (UpstreamLink(), UpstreamStateLink(), *TASK_LINKS) if AIRFLOW_V_3_0_PLUS else (UpstreamLink(),)
 
 
 def state_page(full_name: str, units: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
-from bollhav_provider.links import PREFIX, StateLink, UpstreamLink
+from bollhav_provider.links import PREFIX, StateLink, UpstreamLink, UpstreamStateLink
 from bollhav_provider.plugins import listener, preload
 from bollhav_provider.timetables.contract import ContractTimetable
 from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_1_PLUS
@@ -19,7 +19,7 @@ class BollhavPlugin(AirflowPlugin):
     name = "bollhav"
     listeners = [listener, preload]  # noqa: RUF012
     timetables = [ContractTimetable]  # noqa: RUF012 - as Airflow declares it
-    operator_extra_links = [StateLink(), UpstreamLink()]  # noqa: RUF012
+    operator_extra_links = [StateLink(), UpstreamLink(), UpstreamStateLink()]  # noqa: RUF012
 
     if AIRFLOW_V_3_0_PLUS:
 

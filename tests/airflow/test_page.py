@@ -13,7 +13,7 @@ from airflow_models import BEGIN, END, gated, windowed
 from bollhav_provider import state
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.intervals import Interval, as_utc
-from bollhav_provider.links import StateLink, UpstreamLink, state_page
+from bollhav_provider.links import StateLink, UpstreamLink, UpstreamStateLink, state_page
 from bollhav_provider.model import Environment, Model, Source, SourceModel, UpstreamContract
 from bollhav_provider.plugins import looking
 from bollhav_provider.plugins.looking import UNITS, Asked
@@ -239,7 +239,7 @@ def test_the_list_is_in_the_navigation() -> None:
 
 
 @only_3
-def test_tasks_link_to_their_units_and_sensors_to_the_dag_of_their_upstream() -> None:
+def test_tasks_link_to_their_units_and_sensors_to_the_dag_and_the_page_of_their_upstream() -> None:
     orders = windowed("shop.orders")
     report = windowed("mart.report", upstream=(gated("shop.orders", UpstreamContract.EXACT),))
     dag = build_dags([orders, report])["mart.report"]
@@ -249,6 +249,11 @@ def test_tasks_link_to_their_units_and_sensors_to_the_dag_of_their_upstream() ->
     link = StateLink().get_link(execute, ti_key=key)
     assert link.startswith("bollhav/models/mart.report?since=2024-01-01T00%3A00%3A00%2B00%3A00")
     assert UpstreamLink().get_link(sensor, ti_key=key) == "dags/shop.orders"
+    assert UpstreamStateLink().get_link(sensor, ti_key=key) == "bollhav/models/shop.orders"
+    sensor.units = execute.units
+    assert UpstreamStateLink().get_link(sensor, ti_key=key) == link.replace("mart.report", "shop.orders")
+    assert StateLink().get_link(sensor, ti_key=key) == link
+    assert {type(link) for link in sensor.operator_extra_links} == {StateLink, UpstreamLink, UpstreamStateLink}
     grouped = build_dags([orders, report], group_by="schema")["mart.daily"]
     assert UpstreamLink().get_link(grouped.get_task("mart-report.unit.shop.orders"), ti_key=key) == "dags/shop.daily"
     assert state_page("a b.c", None) == "bollhav/models/a%20b.c"
