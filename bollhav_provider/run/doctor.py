@@ -166,8 +166,8 @@ def _model(
                 "warning",
                 "unsound",
                 model.full_name,
-                f"{wrong} row(s) of {ref.schema}.{ref.table} are no window: inverted, with a single end, or infinite. "
-                "Another writer left them; they count for nothing, and may be deleted.",
+                f"{wrong} row(s) of {ref.schema}.{ref.table} are no window: inverted, with a single end, or "
+                "beyond the years 1 to 9999. Another writer left them; they count for nothing, and may be deleted.",
             )
         yield from _coverage(conn, model, ref, fix=fix)
         stands = summary(conn, model, env)

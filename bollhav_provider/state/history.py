@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from bollhav_provider.model import Environment
 
 #: A window's ends, as far as Python can hold them.
-_FINITE = sql.SQL("CASE WHEN isfinite(since) THEN since END, CASE WHEN isfinite(until) THEN until END")
+_FINITE = sql.SQL(
+    "CASE WHEN since >= '0001-01-01Z' AND since < '10000-01-01Z' THEN since END, "
+    "CASE WHEN until >= '0001-01-01Z' AND until < '10000-01-01Z' THEN until END"
+)
 #: Rows deleted in one transaction: short ones, so that nobody waits for a purge.
 _BATCH = 10_000
 

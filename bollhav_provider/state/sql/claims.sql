@@ -77,7 +77,7 @@ DECLARE
   look text := format(
       'SELECT s.id, s.status, s.since, s.until, s.lease_until, s.owner, s.lock_pid, s.run_id, s.task_id, s.try_number '
       'FROM %s s WHERE %s', rel,
-      CASE WHEN p_shape = 'single' THEN 's.since < s.until AND isfinite(s.since) AND isfinite(s.until) '
+      CASE WHEN p_shape = 'single' THEN '@schema@.coverage_counts_1(s.since, s.until) '
                                          'ORDER BY s.since, s.until DESC LIMIT 1'
            WHEN p_since IS NULL THEN 's.since IS NULL' ELSE 's.since = $1 AND s.until = $2' END);
   r record;

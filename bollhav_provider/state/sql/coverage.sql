@@ -56,11 +56,12 @@ CREATE TABLE IF NOT EXISTS @schema@.coverage_delta (
 
 CREATE INDEX IF NOT EXISTS coverage_delta_xid_idx ON @schema@.coverage_delta (xid);
 
--- The windows of applied rows that count. A row that no window can be made of (one end missing or infinite, inverted)
--- covers nothing, and must not make its writer fail.
+-- The windows of applied rows that count. A row that no window can be made of (one end missing or
+-- beyond the years 1 to 9999, inverted) covers nothing, and must not make its writer fail.
 CREATE OR REPLACE FUNCTION @schema@.coverage_counts_1(since timestamptz, until timestamptz) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN since < until AND isfinite(since) AND isfinite(until);
+RETURN since < until AND since >= timestamptz '0001-01-01 00:00:00+00'
+    AND until < timestamptz '10000-01-01 00:00:00+00';
 
 CREATE OR REPLACE FUNCTION @schema@.coverage_seconds_1(since timestamptz, until timestamptz) RETURNS interval
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

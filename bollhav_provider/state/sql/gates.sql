@@ -16,6 +16,12 @@ CREATE OR REPLACE FUNCTION @schema@.gate_reader_name_@digest@(table_name text) R
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '@schema@.gate_@digest@_' || left(md5(table_name), 24);
 
+-- An applied_at as far as a client can hold it: what lies beyond its calendar stays far in the past, or in the future.
+CREATE OR REPLACE FUNCTION @schema@.gate_instant_@digest@(at timestamptz) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN at < timestamptz '0001-01-02 00:00:00+00' THEN timestamptz '0001-01-02 00:00:00+00'
+            WHEN at > timestamptz '9999-12-31 00:00:00+00' THEN timestamptz '9999-12-31 00:00:00+00' ELSE at END;
+
 -- Make the reader of a table whose coverage is kept. It answers only as long as the library's entry points at that table
 -- and the coverage is that table's; it returns nulls otherwise.
 CREATE OR REPLACE FUNCTION @schema@.gate_make_reader_@digest@(table_name text) RETURNS void
@@ -70,9 +76,10 @@ BEGIN
         low := s;
         IF scope IS NOT NULL THEN
             -- the window is searched before it is ordered (OFFSET 0): in order of applied_at its rows may lie anywhere
-            SELECT true, w.applied_at INTO selected, loaded
+            SELECT true, @schema@.gate_instant_@digest@(w.applied_at) INTO selected, loaded
               FROM (SELECT r.applied_at, r.until FROM <table> r
-                     WHERE r.status = 'applied' AND r.since < e AND r.until > s AND r.since > s - longest OFFSET 0) w
+                     WHERE r.status = 'applied' AND r.since < e AND r.until > s AND r.since > s - longest
+                       AND @schema@.coverage_counts_1(r.since, r.until) OFFSET 0) w
              ORDER BY CASE WHEN scope = 'head' THEN w.until END DESC,
                       CASE WHEN scope <> 'all' THEN w.applied_at END DESC NULLS LAST,
                       CASE WHEN scope = 'all' THEN w.applied_at END ASC NULLS FIRST LIMIT 1;
@@ -80,7 +87,7 @@ BEGIN
     ELSIF level = 'exists' OR (timeless AND level <> 'whole') OR (level = 'exact' AND NOT fixed) THEN
         RETURN;
     ELSIF level = 'exact' THEN
-        SELECT r.status, r.applied_at INTO row_status, row_applied_at
+        SELECT r.status, @schema@.gate_instant_@digest@(r.applied_at) INTO row_status, row_applied_at
           FROM <table> r WHERE r.since = s AND r.until = e LIMIT 1;
         RETURN;
     ELSE
@@ -88,7 +95,8 @@ BEGIN
             high := 'infinity';
             IF timeless OR chunk IS NULL THEN
                 -- one row, without a window or with one that grows with its range
-                SELECT r.status, r.applied_at INTO row_status, row_applied_at FROM <table> r WHERE r.since IS NULL LIMIT 1;
+                SELECT r.status, @schema@.gate_instant_@digest@(r.applied_at) INTO row_status, row_applied_at
+                  FROM <table> r WHERE r.since IS NULL LIMIT 1;
                 IF timeless THEN
                     RETURN;
                 END IF;
@@ -98,7 +106,8 @@ BEGIN
         END IF;
         start := coalesce(start, begins);
         IF start IS NULL THEN
-            SELECT r.since INTO first_since FROM <table> r WHERE r.since IS NOT NULL ORDER BY r.since LIMIT 1;
+            SELECT r.since INTO first_since FROM <table> r
+             WHERE @schema@.coverage_counts_1(r.since, r.until) ORDER BY r.since LIMIT 1;
             start := first_since;
         END IF;
         low := CASE level WHEN 'through' THEN least(start, s) ELSE start END;
@@ -108,6 +117,7 @@ BEGIN
           FROM (SELECT) one
           LEFT JOIN LATERAL (
               SELECT r.since, r.until FROM <table> r WHERE r.status <> 'applied' AND r.since < high
+                 AND @schema@.coverage_counts_1(r.since, r.until)
                ORDER BY r.since LIMIT 1) o ON true
           LEFT JOIN LATERAL (
               SELECT c.since, c.until, EXISTS (SELECT FROM @schema@.coverage p
@@ -136,7 +146,7 @@ BEGIN
                          WHERE n.state = kept AND n.level = 0 AND n.block >= (last_0 >> 6) << 6 AND n.block < last_0
                         UNION ALL
                         SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
-                         WHERE r.status = 'applied'
+                         WHERE r.status = 'applied' AND @schema@.coverage_counts_1(r.since, r.until)
                            AND r.since >= @schema@.coverage_block_start_1(last_0) AND r.since < high) l;
             ELSE
                 first_0 := @schema@.coverage_block_1(low) + 1;
@@ -157,7 +167,8 @@ BEGIN
                 first_2 := least((first_1 + 63) >> 6, last_2);
                 SELECT max(l.newest), min(l.oldest) INTO newest, oldest
                   FROM (SELECT coalesce(r.applied_at, '-infinity') AS oldest, r.applied_at AS newest FROM <table> r
-                         WHERE r.status = 'applied' AND r.since > low - longest AND r.since < near AND r.until > low
+                         WHERE r.status = 'applied' AND @schema@.coverage_counts_1(r.since, r.until)
+                           AND r.since > low - longest AND r.since < near AND r.until > low
                         UNION ALL
                         SELECT n.oldest, n.newest FROM @schema@.coverage_loads n
                          WHERE n.state = kept AND n.level = 0
@@ -179,17 +190,20 @@ BEGIN
                            AND n.block >= greatest(first_0, last_1 << 6) AND n.block < last_0
                         UNION ALL
                         SELECT coalesce(r.applied_at, '-infinity'), r.applied_at FROM <table> r
-                         WHERE r.status = 'applied' AND r.since >= far AND r.since < high) l;
+                         WHERE r.status = 'applied' AND @schema@.coverage_counts_1(r.since, r.until)
+                           AND r.since >= far AND r.since < high) l;
             END IF;
             selected := oldest IS NOT NULL;
-            loaded := CASE scope WHEN 'latest' THEN newest ELSE nullif(oldest, '-infinity') END;
+            loaded := @schema@.gate_instant_@digest@(
+                CASE scope WHEN 'latest' THEN newest ELSE nullif(oldest, '-infinity') END);
         ELSIF scope = 'head' THEN
             -- the row that ends last reaches the end of the last island, or the window's end
             SELECT least(c.until, high) INTO edge FROM @schema@.coverage c
              WHERE c.state = kept AND c.since < high ORDER BY c.since DESC LIMIT 1;
-            SELECT true, w.applied_at INTO selected, loaded
+            SELECT true, @schema@.gate_instant_@digest@(w.applied_at) INTO selected, loaded
               FROM (SELECT r.applied_at, r.until FROM <table> r
-                     WHERE r.status = 'applied' AND r.since < edge AND r.since >= edge - longest AND r.until > low
+                     WHERE r.status = 'applied' AND @schema@.coverage_counts_1(r.since, r.until)
+                       AND r.since < edge AND r.since >= edge - longest AND r.until > low
                     OFFSET 0) w
              ORDER BY w.until DESC, w.applied_at DESC NULLS LAST LIMIT 1;
         END IF;
@@ -284,7 +298,8 @@ BEGIN
     IF level = 'exists' OR (timeless AND level <> 'whole') OR (level = 'exact' AND NOT fixed) THEN
         RETURN;
     ELSIF level = 'exact' THEN
-        EXECUTE format('SELECT status, applied_at FROM %s WHERE since = $1 AND until = $2 LIMIT 1', rel)
+        EXECUTE format('SELECT status, @schema@.gate_instant_@digest@(applied_at) FROM %s
+                         WHERE since = $1 AND until = $2 LIMIT 1', rel)
            INTO row_status, row_applied_at USING s, e;
         RETURN;
     ELSIF level = 'encapsulate' THEN
@@ -293,7 +308,8 @@ BEGIN
         IF level = 'whole' THEN
             high := 'infinity';
             IF timeless OR chunk IS NULL THEN
-                EXECUTE format('SELECT status, applied_at FROM %s WHERE since IS NULL LIMIT 1', rel)
+                EXECUTE format('SELECT status, @schema@.gate_instant_@digest@(applied_at) FROM %s
+                                 WHERE since IS NULL LIMIT 1', rel)
                    INTO row_status, row_applied_at;
                 IF timeless THEN
                     RETURN;
@@ -302,11 +318,13 @@ BEGIN
         ELSIF level = 'past' THEN
             high := s;
         END IF;
-        EXECUTE format('SELECT since, until FROM %s WHERE status <> ''applied'' AND since < $1 ORDER BY since LIMIT 1', rel)
+        EXECUTE format('SELECT since, until FROM %s WHERE status <> ''applied'' AND since < $1
+                           AND @schema@.coverage_counts_1(since, until) ORDER BY since LIMIT 1', rel)
            INTO row_since, row_until USING high;
         start := coalesce(start, begins);
         IF start IS NULL THEN
-            EXECUTE format('SELECT since FROM %s WHERE since IS NOT NULL ORDER BY since LIMIT 1', rel) INTO first_since;
+            EXECUTE format('SELECT since FROM %s WHERE @schema@.coverage_counts_1(since, until)
+                             ORDER BY since LIMIT 1', rel) INTO first_since;
             start := first_since;
         END IF;
         low := CASE level WHEN 'through' THEN least(start, s) ELSE start END;
@@ -315,7 +333,9 @@ BEGIN
         END IF;
     END IF;
     IF scope IS NOT NULL THEN
-        EXECUTE format('SELECT true, applied_at FROM %s WHERE status = ''applied'' AND since < $2 AND until > $1 ORDER BY %s LIMIT 1',
+        EXECUTE format('SELECT true, @schema@.gate_instant_@digest@(applied_at) FROM %s
+                         WHERE status = ''applied'' AND since < $2 AND until > $1
+                           AND @schema@.coverage_counts_1(since, until) ORDER BY %s LIMIT 1',
                        rel, CASE scope WHEN 'latest' THEN 'applied_at DESC NULLS LAST'
                                        WHEN 'all' THEN 'applied_at NULLS FIRST'
                                        ELSE 'until DESC, applied_at DESC NULLS LAST' END)

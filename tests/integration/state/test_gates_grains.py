@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import psycopg
@@ -151,3 +151,45 @@ def test_sixteen_upstreams_that_end_at_once_open_the_gate_with_the_last_and_not_
     finally:
         for conn in connections:
             conn.close()
+
+
+@pytest.mark.parametrize("status", ["applied", "pending"])
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        ("0044-03-15 BC", "0044-03-16 BC"),
+        ("20000-01-01Z", "20000-01-02Z"),
+        ("-infinity", "infinity"),
+        ("2024-01-05Z", "2024-01-04Z"),
+    ],
+)
+def test_a_row_that_is_no_window_counts_for_nothing_at_any_level(
+    library: Library, name: str, since: str, until: str, status: str
+) -> None:
+    for begin in (None, 0):
+        put(library, name, Upstream([Row(0, 1), Row(1, 2)], begin=begin, end=2))
+        state_sql(
+            library.conn,
+            library.ref(name),
+            "INSERT INTO {} (model_name, run_id, since, until, status, applied_at) "
+            "VALUES ('x', gen_random_uuid(), %s, %s, %s, 'infinity')",
+            since, until, status,
+        )  # fmt: skip
+        within = timedelta(hours=1)
+        for scope in ("latest", "all", "head"):
+            levels = ("exact", "encapsulate", "through", "whole")
+            report = ask(library, *(GateRequest(name, level, window(0, 1), within, scope) for level in levels))
+            assert report.open, report.reason
+
+
+@pytest.mark.parametrize("applied_at", ["infinity", "-infinity", "0044-03-15 BC", "20000-01-01Z"])
+def test_a_load_that_is_dated_beyond_the_calendar_is_not_fresh_and_breaks_nothing(
+    library: Library, name: str, applied_at: str
+) -> None:
+    put(library, name, Upstream([Row(0, 1)], begin=0, end=1))
+    state_sql(library.conn, library.ref(name), "UPDATE {} SET applied_at = %s", applied_at)
+    for level in ("exact", "encapsulate", "through", "whole"):
+        assert ask(library, GateRequest(name, level, window(0, 1))).open
+        report = ask(library, GateRequest(name, level, window(0, 1), timedelta(hours=1)))
+        assert report.results[0].stale
+        assert report.reason

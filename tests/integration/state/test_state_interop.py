@@ -321,6 +321,8 @@ UNSOUND = {
     "without start": (None, "2024-01-05Z"),
     "infinite": ("-infinity", "infinity"),
     "endless": ("2024-01-02Z", "infinity"),
+    "before our era": ("0044-03-15 BC", "0044-03-16 BC"),
+    "after year 9999": ("20000-01-01Z", "20000-01-02Z"),
 }
 
 
