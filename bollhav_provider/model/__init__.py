@@ -10,17 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from bollhav_provider.model.airflow import AirflowOptions
 from bollhav_provider.model.base import Definition
-from bollhav_provider.model.checks import (
-    AcceptedValues,
-    Check,
-    ColumnFreshness,
-    Expression,
-    InRange,
-    NotNull,
-    Relationship,
-    RowCount,
-    Unique,
-)
 from bollhav_provider.model.column import Column, Index
 from bollhav_provider.model.enums import (
     EmptyPolicy,
@@ -46,11 +35,34 @@ from bollhav_provider.model.target import KeyConstraint, Staging, Target
 from bollhav_provider.model.timing import Batch, ChunkFix, ChunkFlex, Contract, TimeChunking
 
 if TYPE_CHECKING:
+    from bollhav_provider.model.checks import (
+        AcceptedValues,
+        Check,
+        ColumnFreshness,
+        Expression,
+        InRange,
+        NotNull,
+        Relationship,
+        RowCount,
+        Unique,
+    )
     from bollhav_provider.model.lineage import Dataset, Lineage, dataset_name
     from bollhav_provider.model.pgtypes import PgType, parse_type
 
+_CHECKS = (
+    "AcceptedValues",
+    "Check",
+    "ColumnFreshness",
+    "Expression",
+    "InRange",
+    "NotNull",
+    "Relationship",
+    "RowCount",
+    "Unique",
+)
 #: What is imported when it is first touched, because writing a definition does not need it.
 _LATER = {
+    **dict.fromkeys(_CHECKS, "checks"),
     "Dataset": "lineage",
     "Lineage": "lineage",
     "PgType": "pgtypes",

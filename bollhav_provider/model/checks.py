@@ -267,3 +267,4 @@ AnyCheck = Annotated[
     NotNull | Unique | AcceptedValues | InRange | Relationship | RowCount | ColumnFreshness | Expression,
     Field(discriminator="kind"),
 ]
+Checks = tuple[AnyCheck, ...]

@@ -6,9 +6,9 @@ from pydantic import BeforeValidator, Field
 
 from bollhav_provider.model.airflow import AirflowOptions
 from bollhav_provider.model.base import Definition, Words
-from bollhav_provider.model.checks import AnyCheck
 from bollhav_provider.model.column import Column
 from bollhav_provider.model.enums import EmptyPolicy, Materialization, Temporality, WriteMode
+from bollhav_provider.model.later import Later
 from bollhav_provider.model.names import TableId, staging_table_name, state_table_name
 from bollhav_provider.model.people import Curfew, People, Tags
 from bollhav_provider.model.source import Source
@@ -18,6 +18,9 @@ from bollhav_provider.model.timing import Batch, Contract
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Grid
+    from bollhav_provider.model.checks import Checks
+else:
+    Checks = Annotated[tuple[Any, ...], Later("checks:Checks")]
 
 
 def _yes_or_no(value: Any) -> Any:
@@ -56,11 +59,13 @@ class ModelFields(Definition):
     description: str | None = Field(
         default=None, description="What the model is; becomes the table's comment and the DAG's text."
     )
-    people: People = Field(default_factory=People, description="Who answers for the model.")
-    curfew: Curfew | None = Field(default=None, description="Times of day at which no unit starts.")
-    checks: tuple[AnyCheck, ...] = Field(
-        default=(), description="What must hold for new rows before they are published."
+    people: Annotated[People, Later("people:People")] = Field(
+        default_factory=People.of_nothing, description="Who answers for the model."
     )
+    curfew: Annotated[Curfew, Later("people:Curfew")] | None = Field(
+        default=None, description="Times of day at which no unit starts."
+    )
+    checks: Checks = Field(default=(), description="What must hold for new rows before they are published.")
     key: Words = Field(
         default=(), description="The columns by which UPSERT finds a row again; not given: the primary key."
     )
@@ -71,8 +76,8 @@ class ModelFields(Definition):
             "`block` (or false) does not apply it, since its source has probably not arrived yet."
         ),
     )
-    airflow: AirflowOptions = Field(
-        default_factory=AirflowOptions, description="Arguments of the model's DAG and tasks."
+    airflow: Annotated[AirflowOptions, Later("airflow:AirflowOptions")] = Field(
+        default_factory=AirflowOptions.of_nothing, description="Arguments of the model's DAG and tasks."
     )
 
     # Identity

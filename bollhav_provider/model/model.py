@@ -12,7 +12,6 @@ from bollhav_provider.exceptions import DefinitionError, DefinitionWarning, Prob
 from bollhav_provider.model import references
 from bollhav_provider.model.airflow import AirflowOptions
 from bollhav_provider.model.base import Finding
-from bollhav_provider.model.checks import AnyCheck
 from bollhav_provider.model.enums import EmptyPolicy, Materialization, Temporality
 from bollhav_provider.model.environment import Environment
 from bollhav_provider.model.fields import ModelFields
@@ -27,6 +26,7 @@ from bollhav_provider.model.timing import Batch, Contract
 if TYPE_CHECKING:
     from typing import Self
 
+    from bollhav_provider.model.checks import AnyCheck
     from bollhav_provider.model.lineage import Lineage
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -75,7 +75,7 @@ class Model(ModelFields):
             description: str | None = None,
             people: People = ...,
             curfew: Curfew | None = None,
-            checks: Sequence[AnyCheck] = (),
+            checks: "Sequence[AnyCheck]" = (),
             key: str | Sequence[str] = (),
             allow_empty: EmptyPolicy | str | bool = EmptyPolicy.WARN,
             airflow: AirflowOptions = ...,

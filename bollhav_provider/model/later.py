@@ -1,0 +1,80 @@
+"""Fields whose validator is built when the first value for them comes.
+
+pydantic builds a class's validator with those of all its fields in it. Most models give nothing for most of the rarer
+fields, and every worker builds the validator of a model anew, before each task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
+
+__all__ = ["Later", "at_once", "build_now"]
+
+_AT_ONCE = ContextVar("at_once", default=False)
+_PATHS: set[str] = set()
+
+
+class Later:
+    """Have a field validated as a type that is looked up when the first value comes.
+
+    Args:
+        path: ``module:name`` of the type; the module in this package.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        _PATHS.add(path)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        if _AT_ONCE.get():
+            return handler.generate_schema(_type(self.path))
+        from pydantic_core import core_schema
+
+        anything = core_schema.any_schema()
+        return core_schema.no_info_plain_validator_function(self.validate, json_schema_input_schema=anything)
+
+    def validate(self, value: Any) -> Any:
+        """Return a value as the field keeps it.
+
+        Raises:
+            ValidationError: it cannot be what the type says; pydantic reports it as the field's own.
+        """
+        return _adapter(self.path).validate_python(value)
+
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Have classes that are made meanwhile validate all of their fields by one validator, as a JSON Schema shows it."""
+    token = _AT_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _AT_ONCE.reset(token)
+
+
+def build_now() -> None:
+    """Build all the validators, in a process that others are forked from."""
+    for path in sorted(_PATHS):
+        _adapter(path).rebuild()
+
+
+@cache
+def _adapter(path: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_type(path))
+
+
+def _type(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(f"{__package__}.{module}"), name)
