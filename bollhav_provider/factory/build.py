@@ -15,7 +15,7 @@ from bollhav_provider.factory.docs import model_markdown
 from bollhav_provider.factory.groups import Group, grouped
 from bollhav_provider.factory.names import dag_id, group_id
 from bollhav_provider.factory.params import run_params
-from bollhav_provider.factory.schedule import NO_BEGIN, Schedule, gated_tables, model_schedule, schedule_bounds
+from bollhav_provider.factory.schedule import NO_BEGIN, Schedule, followed_tables, model_schedule, schedule_bounds
 from bollhav_provider.factory.tasks import Options, model_tasks
 from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.version_compat import any_of, cron_intervals
@@ -195,7 +195,7 @@ class Factory:
         outside = {
             upstream.full_name: upstream
             for model in group.models
-            for upstream in gated_tables(model, self.loaded.graph)
+            for upstream in followed_tables(model, self.loaded.graph)
             if upstream.full_name not in inside
         }
         return Schedule(any_of([self.assets.of_table(outside[name]) for name in sorted(outside)]) if outside else None)

@@ -37,8 +37,8 @@ def model_schedule(model: Model, graph: Graph, asset: Callable[[TableId], Any], 
     """Return the schedule of one model's DAG.
 
     A windowed model follows its run grid, so that every data interval is one run's window. A timeless model or a view
-    follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its gated upstreams, else nothing:
-    it is triggered by hand.
+    follows the cron that its ``AirflowOptions.schedule`` names, else the assets of its upstreams, else nothing: it is
+    triggered by hand.
 
     Args:
         model: the model.
@@ -57,19 +57,26 @@ def model_schedule(model: Model, graph: Graph, asset: Callable[[TableId], Any], 
     run_grid = model.run_grid
     if run_grid is not None and said == "auto" and not assets:
         return grid_schedule(run_grid, model)
-    if upstreams := gated_tables(model, graph):
+    if upstreams := followed_tables(model, graph):
         return Schedule(any_of([asset(table) for table in upstreams]))
     return grid_schedule(run_grid, model) if run_grid is not None else Schedule(None)
 
 
-def gated_tables(model: Model, graph: Graph) -> list[TableId]:
-    """Return the tables that gate ``model``, once each, by full name: also those of models that another call of
-    ``build_dags`` builds, or another program."""
-    found: dict[str, TableId] = {}
+def followed_tables(model: Model, graph: Graph) -> list[TableId]:
+    """Return the tables that ``model`` is made after, once each, by full name.
+
+    Those are the tables that gate it, also those of models that another call of ``build_dags`` builds, or another
+    program. A model without gates, such as a view without state, is made after the models that it reads.
+    """
+    gated: dict[str, TableId] = {}
+    read: dict[str, TableId] = {}
     for inputs in graph.upstreams(model).values():
         for resolved in inputs:
             if resolved.table is not None and resolved.source.contract is not None:
-                found[resolved.table.full_name] = resolved.table
+                gated[resolved.table.full_name] = resolved.table
+            elif resolved.table is not None and resolved.model is not None and graph.is_enabled(resolved.model):
+                read[resolved.table.full_name] = resolved.table
+    found = gated or read
     return [found[name] for name in sorted(found)]
 
 
