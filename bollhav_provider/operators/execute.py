@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from bollhav_provider.exceptions import GateClosedError
 from bollhav_provider.hooks.settings import airflow_option
 from bollhav_provider.operators.base import ModelOperator, for_the_log, time_outs, unit_label, units_of
+from bollhav_provider.operators.prefill import hand_on
 from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
@@ -20,7 +21,7 @@ from bollhav_provider.operators.run_context import (
     run_settings,
     task_run,
 )
-from bollhav_provider.operators.run_keys import RUN_KEY
+from bollhav_provider.operators.run_keys import RUN_KEY, WORK_KEY, prefill_of
 from bollhav_provider.version_compat import emit_asset_event, seconds
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class ExecuteOperator(ModelOperator):
     def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
         """Return the run and the units of it that this task does."""
         spec, todo = self._spec(context), units_of(self.units)
+        if self.prefill_task_id is None or self.prefill_task_id != prefill_of(self.task_id):
+            hand_on(self, context, WORK_KEY, spec, units=[unit.to_json() for unit in todo])
         self._redo_after_clear(context, connections, spec, todo)
         return spec, todo
 

@@ -48,6 +48,7 @@ class StateOperator(ModelOperator):
         **kwargs: Any,
     ) -> None:
         self._by_name = isinstance(model, str)
+        self._content_hash: str | None = None
         self._guessed = chunk is None and not timeless
         if isinstance(model, str):
             # Any window: a flexible stand-in, whose chunk only slices work that this operator never does.
@@ -78,6 +79,7 @@ class StateOperator(ModelOperator):
 
         if self._by_name and (entry := get_entry(conn, env, env.table(self.model.identity).full_name)) is not None:
             declared = declared_stand_in(entry, self.model, guessed=self._guessed)
+            self._content_hash = entry.content_hash
             if declared is not None:
                 self.model = declared
                 return
@@ -131,7 +133,8 @@ class MarkAppliedOperator(StateOperator):
         if not units:
             self.log.info("%s: %s", self.model.full_name, found.message or "no window of the grid lies in the run's")
             return []
-        count = mark_applied(conn, self.model, env, units, run, self.reason or self._default_reason(context))
+        reason = self.reason or self._default_reason(context)
+        count = mark_applied(conn, self.model, env, units, run, reason, content_hash=self._content_hash)
         self.log.info("%s: %d unit(s) recorded as applied in %s", self.model.full_name, count, found.window or "whole")
         self._tell(context, units)
         return [unit.to_json() for unit in units]

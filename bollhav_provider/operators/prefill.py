@@ -71,17 +71,31 @@ class PrefillOperator(ModelOperator):
         with self._working():
             settings = run_settings(context)
             spec, units = prepare_run(self, context, settings)
-            ti = context.get("ti")
-            if ti is not None:
-                more = {
-                    "model": stand_in_json(self.model),
-                    "conn_id": self.bollhav_conn_id,
-                    "clear_number": clear_number(context),
-                }
-                ti.xcom_push(key=RUN_KEY, value=spec.to_json() | more)
+            hand_on(self, context, RUN_KEY, spec)
             per_task = self.units_per_task or (self.model.batching.units_per_task if self.model.batching else 1)
             divided = batches(units, per_task, min(settings.max_map_length, _airflows_map_length()))
             return [[unit.to_json() for unit in batch] for batch in divided]
+
+
+def hand_on(task: ModelOperator, context: Mapping[str, Any], key: str, spec: RunSpec, **more: Any) -> None:
+    """Leave the run, and whose it is, in XCom: for the tasks behind, and for who has no DAG file.
+
+    Args:
+        task: works on the run.
+        context: its context; outside Airflow there is nobody to leave it for.
+        key: of the XCom.
+        spec: the run.
+        more: what else to leave there, as JSON.
+    """
+    ti = context.get("ti")
+    if ti is None:
+        return
+    whose = {
+        "model": stand_in_json(task.model),
+        "conn_id": task.bollhav_conn_id,
+        "clear_number": clear_number(context),
+    }
+    ti.xcom_push(key=key, value=spec.to_json() | whose | more)
 
 
 def _airflows_map_length() -> int:

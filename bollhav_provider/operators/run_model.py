@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import DecoratedOperator, task_decorator_factory
 
 from bollhav_provider.operators.execute import ExecuteOperator
-from bollhav_provider.operators.prefill import prepare_run
+from bollhav_provider.operators.prefill import hand_on, prepare_run
 from bollhav_provider.operators.run_context import run_settings
+from bollhav_provider.operators.run_keys import WORK_KEY
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Unit
@@ -41,6 +42,8 @@ class RunModelOperator(ExecuteOperator):
 
     def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
         spec, units = prepare_run(self, context, run_settings(context))
+        # What is outstanding in a window can be looked up; what there was nothing of cannot be told from it.
+        hand_on(self, context, WORK_KEY, spec, units=None if units else [])
         return spec, list(units)
 
 

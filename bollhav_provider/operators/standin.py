@@ -132,6 +132,7 @@ def stand_in_json(model: Model) -> dict[str, Any]:
         "end": end.isoformat() if end else None,
         "conn_id": model.state.conn_id if model.state else None,
         "dsn_env_var": model.state.dsn_env_var if model.state else None,
+        "content_hash": model.content_hash,  # a stand-in has none; for what is recorded of the model's units
     }
 
 

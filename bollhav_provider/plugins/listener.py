@@ -13,8 +13,9 @@ from airflow.providers.common.compat.sdk import hookimpl
 
 log = logging.getLogger(__name__)
 
-#: Names of the operators whose success means that units are applied.
-_EXECUTING = frozenset({"ExecuteOperator", "RunModelOperator"})
+#: Names of the operators whose success means that units are applied. What a user derives from one of them is known by
+#: what its task left behind.
+_EXECUTING = frozenset({"ExecuteOperator", "RunModelOperator", "_BollhavDecorated"})
 
 
 @hookimpl
@@ -31,12 +32,10 @@ def marked_success(task_instance: Any, person: str | None = None) -> None:
         task_instance: the row of the metadata database, in a session.
         person: who marked it, where the caller knows.
     """
-    if getattr(task_instance, "operator", None) not in _EXECUTING:
-        return
     from bollhav_provider.plugins.marked import record_marked
 
     try:
-        record_marked(task_instance, person)
+        record_marked(task_instance, person, executing=getattr(task_instance, "operator", None) in _EXECUTING)
     except Exception:  # the person's request must not fail because the library cannot be reached
         log.exception(
             "%s.%s of run %s was marked success, and its windows could not be marked applied: use the run parameter "

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from bollhav_provider.exceptions import StateError
 from bollhav_provider.state import coverage
 from bollhav_provider.state.clock import utc
-from bollhav_provider.state.metadata import metadata, sources
+from bollhav_provider.state.metadata import OURS, metadata, sources
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.schema import ensure_state_table, naming_grants
 
@@ -63,6 +63,13 @@ class LibraryEntry:
         if self.state_schema is None or self.state_table is None:
             return None
         return StateRef(self.state_schema, self.state_table, self.full_name)
+
+    @property
+    def content_hash(self) -> str | None:
+        """The fingerprint of the model's inline inputs, where it has any and its writer says so."""
+        ours = self.metadata.get(OURS)
+        found = ours.get("content_hash") if isinstance(ours, Mapping) else None
+        return found if isinstance(found, str) else None
 
 
 def register(conn: Conn, model: Model, env: Environment) -> LibraryEntry | None:
@@ -152,9 +159,7 @@ def get_entry(conn: Conn, env: Environment, full_name: str) -> LibraryEntry | No
 
 def entries(conn: Conn, env: Environment) -> list[LibraryEntry]:
     """Return the whole library, in order of the names."""
-    query = sql.SQL("SELECT {} FROM {} ORDER BY full_name").format(
-        _SELECT, sql.Identifier(env.state_schema, "library")
-    )
+    query = sql.SQL("SELECT {} FROM {} ORDER BY full_name").format(_SELECT, sql.Identifier(env.state_schema, "library"))
     return [_entry(row) for row in conn.execute(query)]
 
 

@@ -62,6 +62,8 @@ def mark_applied(
     units: Iterable[Unit],
     run: RunKey,
     reason: str | None = None,
+    *,
+    content_hash: str | None = None,
 ) -> int:
     """Record that units were loaded some other way.
 
@@ -76,6 +78,8 @@ def mark_applied(
         units: exactly these, and no other.
         run: who says so.
         reason: why.
+        content_hash: of the inline inputs that the units stand for, where ``model`` is a stand-in, which has none; by
+            default the model's. A later run compares its own with it.
 
     Returns:
         How many units are marked.
@@ -99,7 +103,7 @@ def mark_applied(
         "temporality": model.temporality.value,
         "reason": reason,
         "marked_by": run.who or "unknown",
-        "content_hash": model.content_hash,
+        "content_hash": content_hash if content_hash is not None else model.content_hash,
         "who": run.who,
         "dag_id": run.dag_id,
         "airflow_run_id": run.airflow_run_id,
@@ -126,9 +130,7 @@ def _check(model: Model, units: list[Unit]) -> None:
     for unit in units:
         if unit.windowless != model.is_windowless:
             kind = "one windowless unit" if model.is_windowless else "windows"
-            raise StateError(
-                f"{model.full_name}: {unit.label} cannot be marked applied: the model has {kind}."
-            )
+            raise StateError(f"{model.full_name}: {unit.label} cannot be marked applied: the model has {kind}.")
         if unit.window is None or model.is_flexible or model.grid is None:
             continue
         if not model.grid.is_cell(unit.window):
