@@ -15,6 +15,7 @@ from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
     first_clear,
+    marking_reason,
     refuse_misspelt,
     run_settings,
     run_window,
@@ -126,6 +127,8 @@ def prepare_run(
         log.warning("%s: %s", model.full_name, warning)
     run = task_run(context, cleared=first_clear(context))
     spec = RunSpec.from_settings(settings, run, environment(settings), found.window)
+    if spec.mark_applied:
+        spec = replace(spec, reason=marking_reason(context))
     if found.empty and not spec.reconcile:  # which works off the whole contract, wherever the run's window lies
         log.info("%s: %s", model.full_name, found.message)
         return spec, ()

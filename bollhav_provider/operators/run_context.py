@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,17 @@ def who(context: Mapping[str, Any]) -> str:
     run = context.get("dag_run")
     user = getattr(run, "triggering_user_name", None)
     return user or f"airflow {_run_type(run)}".strip()
+
+
+def marking_reason(context: Mapping[str, Any]) -> str:
+    """Return why a run's windows are marked applied: the note that somebody gave the run, else what asks for it."""
+    run, ti = context.get("dag_run"), context.get("ti")
+    with contextlib.suppress(Exception):  # Airflow 2 looks it up in a session that may be over
+        if note := str(getattr(run, "note", None) or "").strip():
+            return note
+    asks = "the run parameter mark_applied" if said_params(context).get("mark_applied") else "the option mark_applied"
+    where = f" of the run {run.run_id} of the DAG {run.dag_id}" if run is not None and ti is not None else ""
+    return f"{asks}{where}"
 
 
 def _run_type(run: Any) -> str:

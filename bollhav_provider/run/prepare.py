@@ -161,7 +161,9 @@ def _mark(
     units = _slices(model, spec, chunk)
     if model.is_windowless:
         state.prefill(conn, model, spec.env, spec.window, run=spec.run)  # its row says how far it reaches
-    marked = state.mark_applied(conn, model, spec.env, units, spec.run, spec.reason)
+    if not units:
+        return Prepared((), _sentence(model, spec, units, {}), tuple(warnings), skip=True)
+    marked = state.mark_applied(conn, model, spec.env, units, spec.run, spec.reason, warn=False)
     span = f"of {spec.window}" if spec.window is not None else "of the whole"
     warnings.append(
         f"{marked} unit(s) {span} are marked applied by {spec.run.who or 'an unknown account'}"

@@ -64,6 +64,7 @@ def mark_applied(
     reason: str | None = None,
     *,
     content_hash: str | None = None,
+    warn: bool = True,
 ) -> int:
     """Record that units were loaded some other way.
 
@@ -80,6 +81,7 @@ def mark_applied(
         reason: why.
         content_hash: of the inline inputs that the units stand for, where ``model`` is a stand-in, which has none; by
             default the model's. A later run compares its own with it.
+        warn: log the warning; False for who says it in other words, which must be said once.
 
     Returns:
         How many units are marked.
@@ -92,10 +94,11 @@ def mark_applied(
     if not wanted:
         return 0
     _check(model, wanted)
-    log.warning(
-        "%s: %d unit(s) are marked applied without being run, by %s: %s. Nothing checks that the data are there.",
-        ref.full_name, len(wanted), run.who or "an unknown account", reason or "no reason given",
-    )  # fmt: skip
+    if warn:
+        log.warning(
+            "%s: %d unit(s) are marked applied without being run, by %s: %s. Nothing checks that the data are there.",
+            ref.full_name, len(wanted), run.who or "an unknown account", reason or "no reason given",
+        )  # fmt: skip
     windows = sorted({unit.window for unit in wanted if unit.window is not None})
     values: dict[str, Any] = {
         "name": ref.full_name,

@@ -11,7 +11,8 @@ from airflow_testing import rows, state_rows, states, statuses
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Batch, Column, Contract, Model, State, Target, TimeChunking, UpstreamContract
-from bollhav_provider.operators import base
+from bollhav_provider.operators import base, prefill
+from bollhav_provider.version_compat import AIRFLOW_V_3_3_PLUS
 
 EXACT, ENCAPSULATE, WHOLE = UpstreamContract.EXACT, UpstreamContract.ENCAPSULATE, UpstreamContract.WHOLE
 
@@ -109,14 +110,36 @@ def test_discover_does_only_what_is_outstanding(library: str, run: Any) -> None:
     assert list(statuses(library, orders).values()) == ["applied", "applied", "pending"]
 
 
-def test_mark_applied_records_state_and_moves_no_data(library: str, run: Any) -> None:
+def test_mark_applied_records_state_and_moves_no_data(library: str, run: Any, capsys: Any, caplog: Any) -> None:
     orders = windowed("shop.orders")
     conf = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-03T00:00:00Z", "mark_applied": True}
     dag_run = run(build_dags([orders])["shop.orders"], "2024-02-01", conf=conf)
     assert dag_run.state == "success"
     assert rows(library, "SELECT to_regclass('shop.orders')") == [(None,)]
-    marked = state_rows(library, orders, "status", "marked_by")
-    assert [(status, by is not None) for status, by in marked[:2]] == [("applied", True)] * 2
+    why = f"the run parameter mark_applied of the run {dag_run.run_id} of the DAG shop.orders"
+    marked = state_rows(library, orders, "status", "marked_by", "reason")
+    assert [(status, by is not None, reason) for status, by, reason in marked[:2]] == [("applied", True, why)] * 2
+    said = f"2 unit(s) of [2024-01-01T00:00Z, 2024-01-03T00:00Z) are marked applied by {marked[0][1]} ({why})"
+    logs = capsys.readouterr().out, caplog.text  # this Airflow's tasks write to one of them, or to both
+    seen = [[line for line in text.splitlines() if "marked applied" in line] for text in logs]
+    assert {len(lines) for lines in seen} <= {0, 1}
+    assert any(seen)
+    assert all(said in line and "warning" in line.lower() for lines in seen for line in lines)
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_3_PLUS, reason="Airflow tells a task of its run's note from 3.3 on")
+def test_the_note_of_a_run_is_the_reason_of_what_it_marks(
+    library: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = windowed("shop.orders")
+    prepared = prefill.marking_reason
+
+    def noted(context: Any) -> str:
+        return prepared({**context, "dag_run": context["dag_run"].model_copy(update={"note": "restored from a dump"})})
+
+    monkeypatch.setattr(prefill, "marking_reason", noted)
+    run(build_dags([orders])["shop.orders"], "2024-01-02", conf={"mark_applied": True})
+    assert state_rows(library, orders, "status", "reason")[0] == ("applied", "restored from a dump")
 
 
 def test_a_dry_run_changes_nothing(library: str, run: Any) -> None:
