@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bollhav_provider.model import Environment, Model, TableId
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Assets:
     """The assets of a set of models: ``postgres://host/database/schema/table``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DAG, TaskGroup
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = 500
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Factory:
     """Builds the DAGs of one ``build_dags`` call; see there for the arguments."""
 
@@ -78,7 +78,7 @@ class Factory:
         broken = dict(self.loaded.broken)
         groups = grouped(self.loaded.selected, self.group_by)
         ids = {model.full_name: group.dag_id for group in groups for model in group.models}
-        self.options = replace(self.options, dag_ids=ids)
+        self.options = self.options._replace(dag_ids=ids)
         for group in groups:
             # Who stands aside from a group has a DAG of its own name.
             aside = () if group.alone else map(dag_id, (model.full_name for model in group.models))
@@ -108,7 +108,7 @@ class Factory:
             broken[group.dag_id] = why
             return None
         broken.update(wrong)
-        return self._sound(replace(group, models=rest), broken)
+        return self._sound(group._replace(models=rest), broken)
 
     def _misfits(self, group: Group) -> dict[str, str]:
         """Return of which models no tasks can be made, and why; tried in DAGs that Airflow never sees."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.factory.names import dag_id
@@ -27,8 +26,7 @@ _WORDS = {
 _ALL, _UNTAGGED = "bollhav", "untagged"
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Models that share a DAG.
 
     Attributes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bollhav_provider.exceptions import DefinitionError, Problem
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _FULL_NAME = re.compile(r"\w[^\s.]*(\.\w[^\s.]*){1,2}")
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """Models that can be built, and what cannot.
 
     Attributes:
@@ -31,7 +30,7 @@ class Loaded:
 
     graph: Graph
     selected: tuple[Model, ...]
-    broken: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = MappingProxyType({})
 
     def require_good(self) -> None:
         """Raise what is broken, all of it.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bollhav_provider.version_compat import any_of, cron_intervals
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 NO_BEGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """What a DAG is scheduled by.
 
     Attributes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bollhav_provider.factory.arguments import execute_arguments, fitting, merged, sensor_arguments, task_arguments
 from bollhav_provider.factory.mapping import mapped_group
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from bollhav_provider.model import Model, Source
 
 _LABEL = "{{ task.label }}"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """What a factory call says about tasks.
 
     Attributes:
@@ -35,10 +35,10 @@ class Options:
     """
 
     bollhav_conn_id: str | None = None
-    default_args: Mapping[str, Any] = field(default_factory=dict)
-    sensor_args: Mapping[str, Any] = field(default_factory=dict)
-    dag_ids: Mapping[str, str] = field(default_factory=dict)
-    execute_args: Mapping[str, Any] = field(default_factory=dict)
+    default_args: Mapping[str, Any] = _NOTHING
+    sensor_args: Mapping[str, Any] = _NOTHING
+    dag_ids: Mapping[str, str] = _NOTHING
+    execute_args: Mapping[str, Any] = _NOTHING
 
 
 def model_tasks(

@@ -8,10 +8,9 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.graph.modules import import_file, importable, modules_by_file, prepare, real_file, refused_in
@@ -31,8 +30,7 @@ _LONGEST_TEXT = 2000
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
-@dataclass(frozen=True)
-class DiscoveryError:
+class DiscoveryError(NamedTuple):
     """A file, or a definition in it, that cannot be used.
 
     Attributes:
@@ -53,8 +51,7 @@ class DiscoveryError:
         return self.message if self.message.startswith(f"{self.path}:") else f"{place}: {self.message}"
 
 
-@dataclass(frozen=True)
-class Discovery:
+class Discovery(NamedTuple):
     """What a folder holds.
 
     Attributes:

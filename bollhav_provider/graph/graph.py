@@ -19,7 +19,6 @@ from bollhav_provider.graph.order import cycles, reachable, topological
 from bollhav_provider.graph.origins import located, origin_of
 from bollhav_provider.graph.relations import gate_warnings, name_problems
 from bollhav_provider.graph.resolve import Resolution, resolve_model, upstream_models
-from bollhav_provider.graph.selection import selected
 from bollhav_provider.graph.types import Edge, Injection, Node, ResolvedInput
 
 if TYPE_CHECKING:
@@ -239,6 +238,8 @@ class Graph:
         Raises:
             SelectionError: the expression cannot be read, with the column at which.
         """
+        from bollhav_provider.graph.selection import selected
+
         return selected(self.models, expression)
 
     def mini(self, model: Model | TableId | str) -> Graph:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from bollhav_provider.exceptions import Problem
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["located", "origin_of", "remember"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(NamedTuple):
     path: Path
     name: str | None
     document: int | None

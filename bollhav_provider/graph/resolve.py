@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bollhav_provider.exceptions import Problem
 from bollhav_provider.graph.types import ResolvedInput
@@ -18,8 +17,7 @@ __all__ = ["Resolution", "resolve_model", "upstream_models"]
 _KEYS = "'orders', 'shop.orders', 'db.shop.orders' or '*.orders'"
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
     """A model's inputs by alias, and what is wrong with them."""
 
     inputs: dict[str, tuple[ResolvedInput, ...]]

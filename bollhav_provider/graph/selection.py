@@ -16,8 +16,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bollhav_provider.exceptions import DefinitionWarning, SelectionError
 
@@ -32,15 +31,13 @@ _TOKEN = re.compile(r"\s*(?:(not:)|([&|()])|([^\s&|(),:\"'\[\]]+)|(\S))", re.IGN
 _BINDING = {"|": 1, "&": 2, "not:": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     kind: Kind
     text: str
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """A parsed expression, as a program for a stack: what it works on comes before each operator."""
 
     expression: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model, Source, TableId
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["Edge", "Injection", "Node", "ResolvedInput"]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedInput:
+class ResolvedInput(NamedTuple):
     """One thing that a source stands for.
 
     Attributes:
@@ -28,8 +26,7 @@ class ResolvedInput:
     table: TableId | None
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """One model reads, or waits for, another one."""
 
     upstream: Model
@@ -37,8 +34,7 @@ class Edge:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A model's place in a graph.
 
     Attributes:
@@ -54,8 +50,7 @@ class Node:
     downstreams: tuple[Model, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
+class Injection(NamedTuple):
     """How one parameter of an execute function is filled.
 
     Attributes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from bollhav_provider.exceptions import GridError
 
@@ -34,8 +34,7 @@ _FIELDS = "minute hour day-of-month month day-of-week"
 _HASHED = re.compile(r"^[hr](\(|/|$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class CronPattern:
+class CronPattern(NamedTuple):
     """A validated five-field cron, expanded.
 
     Attributes:

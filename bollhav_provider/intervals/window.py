@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bollhav_provider.exceptions import IntervalError
 from bollhav_provider.intervals.grid import Grid
@@ -15,8 +14,7 @@ from bollhav_provider.intervals.unit import WHOLE, Unit
 __all__ = ["ResolvedWindow", "align_begin", "contract_range", "resolve_window", "split_window"]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedWindow:
+class ResolvedWindow(NamedTuple):
     """What one run covers.
 
     Attributes:

@@ -51,7 +51,6 @@ class Later:
         return _adapter(self.path).validate_python(value)
 
 
-
 @contextmanager
 def at_once() -> Iterator[None]:
     """Have classes that are made meanwhile validate all of their fields by one validator, as a JSON Schema shows it."""

@@ -7,8 +7,8 @@ is what the server itself would say (``format_type``), so that a declaration can
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from bollhav_provider.model.base import did_you_mean
 from bollhav_provider.model.names import length_problem, quote
@@ -84,8 +84,7 @@ class TypeNameError(ValueError):
     """A type's name that cannot be read, with what to write instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class PgType:
+class PgType(NamedTuple):
     """A PostgreSQL type with its modifiers.
 
     Attributes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 PARAMETERS = ("since", "until")
 
@@ -30,8 +30,7 @@ _TOKEN = re.compile(
 _QUOTED_PARAMETER = re.compile(r"%\((since|until)\)s")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A stretch of a query.
 
     Attributes:

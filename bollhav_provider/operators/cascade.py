@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid5
 
 from bollhav_provider.operators.dag_runs import Answer, is_paused, start_run
@@ -40,8 +39,7 @@ _NAME = 120
 _UNFIT = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(NamedTuple):
     """One run that makes units again.
 
     Attributes:

@@ -7,10 +7,9 @@ Airflow 3 lets no task near its metadata: a task asks its supervisor, with the m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bollhav_provider.version_compat import AIRFLOW_V_3_0_PLUS
 
@@ -19,8 +18,7 @@ _NOT_FOUND, _REFUSALS = 404, (400, 422)
 _INSTANTS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What became of asking for a run.
 
     Attributes:
