@@ -22,13 +22,16 @@ def doctor(
     """Examine library, state and targets: wrong coverage, holes, dead workers, missing privileges, old
     inputs.
 
-    Exit code 1 when an error is found that was not mended.
+    Only the models of one folder are looked at, the one that --models names or else is found: what the library holds of
+    other folders is counted and named. Exit code 1 when an error is found that was not mended.
     """
-    from bollhav_provider.run.doctor import Finding, examine
+    from bollhav_provider.run.doctor import Finding, examine, scope
 
     project = open_project(models, dsn, suffix)
     found = [Finding("error", "definition", "", problem) for problem in project.broken]
-    found += examine(project.connections, project.graph, project.models(names, None), project.env, fix=fix)
+    chosen = project.models(names, None)
+    found += examine(project.connections, project.graph, chosen, project.env, fix=fix)
+    found.append(scope(project.connections, project.graph, chosen, project.env, str(project.place)))
     if json:
         render.as_json([finding.to_json() for finding in found])
     else:

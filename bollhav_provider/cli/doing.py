@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    names: options.ModelNames = None,
+    names: options.RunNames = None,
     since: options.Since = None,
     until: options.Until = None,
     whole: options.Whole = False,
@@ -228,6 +228,9 @@ def reset(
         render.say(f"{name} has no state: there is nothing to reset.", console=render.err)
         raise typer.Exit(1)
     found = project.window(model, since, until, project.now(), whole=whole)
+    if mode != "torch" and not found.units:
+        _nothing_to("reset", name, found.message, {"window": None, "reset": 0}, json=json)
+        return
     what = "every unit" if mode == "torch" else f"{len(found.units)} unit(s) of {found.window or 'the whole'}"
     if not yes:
         _confirm(f"Reset {what} of {name}?")
@@ -243,6 +246,15 @@ def reset(
         )
     else:
         render.say(f"{name}: {count} unit(s) are to be done again.")
+
+
+def _nothing_to(do: str, name: str, message: str, told: dict[str, Any], *, json: bool) -> None:
+    """Say why a window holds no unit; a window that holds none is not all of them."""
+    why = message.replace("nothing to run", f"nothing to {do}")
+    if json:
+        render.as_json({"model": name, **told, "message": why})
+    else:
+        render.say(f"{name}: {why}")
 
 
 def _confirm(question: str) -> None:
@@ -284,6 +296,9 @@ def mark_applied(
         render.say(f"{name} has no state: there is nothing to mark.", console=render.err)
         raise typer.Exit(1)
     found = project.window(model, since, until, project.now(), whole=whole)
+    if not found.units:
+        _nothing_to("mark", name, found.message, {"units": [], "counts": {"marked": 0}}, json=json)
+        return
     if not yes:
         what = f"{len(found.units)} unit(s) of {found.window or 'the whole'}"
         _confirm(f"Mark {what} of {name} as applied without running them?")

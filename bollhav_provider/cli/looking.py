@@ -69,10 +69,12 @@ def show_plan(
     windows = {name: found.window for name, found in settled.items()}
     runnable = [model for model in chosen if not settled[model.full_name].empty]
     found = work_out(project.connections, project.graph, runnable, spec, windows)
+    notes = {name: window.message for name, window in settled.items() if window.message}
     if json:
-        render.as_json({**found.to_json(), "broken": list(project.broken)})
+        told = [f"{name}: {note}" for name, note in notes.items()]
+        render.as_json({**found.to_json(), "notes": told, "broken": list(project.broken)})
     else:
-        _show_plan(found, {n: f.message for n, f in settled.items() if f.message}, project)
+        _show_plan(found, notes, project)
     if found.hard:
         raise typer.Exit(1)
     if found.blocked:
@@ -93,7 +95,8 @@ def _show_plan(found: Any, notes: dict[str, str], project: Project) -> None:
                     why,
                 )
             )
-    render.table("", ("model", "action", "units", "window", "why"), rows)
+    if rows:
+        render.table("", ("model", "action", "units", "window", "why"), rows)
     for name, note in notes.items():
         render.say(f"{name}: {note}")
     if found.outdated:

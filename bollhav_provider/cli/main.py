@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 
 import psycopg
 import typer
 
 from bollhav_provider.cli import caring, doing, looking, render
 from bollhav_provider.cli.signals import unwinding
+from bollhav_provider.cli.streams import Command, log_to_terminal
 from bollhav_provider.exceptions import BollhavError
 from bollhav_provider.state.masking import shown
 
@@ -20,25 +19,20 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(looking.plan)
-app.command()(looking.status)
-app.command()(looking.explain)
-app.command()(doing.run)
-app.command()(doing.reset)
-app.command("mark-applied")(doing.mark_applied)
-app.command()(caring.doctor)
-app.command()(caring.prune)
+for _command in (
+    looking.plan, looking.status, looking.explain, doing.run, doing.reset, doing.mark_applied, caring.doctor,
+    caring.prune,
+):  # fmt: skip
+    # the lines of a docstring end where ours do; those of a terminal are its own
+    _help = "\n\n".join(" ".join(part.split()) for part in (_command.__doc__ or "").split("\n\n"))
+    app.command(_command.__name__.replace("_", "-"), cls=Command, help=_help)(_command)
 
 
 @app.callback()
 def _start(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Say on standard error what is logged."),
 ) -> None:
-    level = logging.INFO if verbose else logging.ERROR
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
-            handler.setLevel(level)  # a library may have set a level of its own
+    log_to_terminal(verbose=verbose)
 
 
 def main() -> None:
@@ -60,6 +54,8 @@ def _told(exc: Exception) -> str:
     text = shown(exc).strip()
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return f"{exc.diag.message_primary}. Remedy: bollhav doctor lists the GRANT statements that are missing."
+    if isinstance(exc, psycopg.OperationalError) and exc.sqlstate is None:
+        return f"the database cannot be reached: {' '.join(text.split())}\nRemedy: correct --dsn or BOLLHAV_DSN."
     if isinstance(exc, psycopg.Error) and not isinstance(exc, psycopg.OperationalError):
         return f"{type(exc).__name__}: {text}\nBOLLHAV_TRACEBACK=1 shows where."
     return text

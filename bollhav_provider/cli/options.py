@@ -7,10 +7,23 @@ from typing import Annotated
 
 import typer
 
+from bollhav_provider.cli.project import MODES
+
+
+def _mode(said: str | None) -> str | None:
+    if said is not None and said not in MODES:
+        raise typer.BadParameter(f"{said!r} is none of {', '.join(MODES)}.")
+    return said
+
+
 ModelName = Annotated[str, typer.Argument(help="Full name of the model, schema.name.", show_default=False)]
 ModelNames = Annotated[
     list[str] | None,
     typer.Argument(help="Full names of models; all of them when none is given.", show_default=False),
+]
+RunNames = Annotated[
+    list[str] | None,
+    typer.Argument(help="Full names of models; or --select some by their tags.", show_default=False),
 ]
 Models = Annotated[
     Path | None,
@@ -43,7 +56,12 @@ Whole = Annotated[
 ]
 Mode = Annotated[
     str | None,
-    typer.Option("--mode", help="What is invalidated first: discover, bulldozer or torch; STATE_MODE."),
+    typer.Option(
+        "--mode",
+        help="What is invalidated first: nothing (discover), the window (bulldozer), everything (torch); STATE_MODE.",
+        metavar="|".join(MODES),
+        callback=_mode,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bollhav_provider.run import DsnConnections, RunSpec
     from bollhav_provider.settings import Settings
 
+#: What a run may invalidate before it starts.
+MODES = ("discover", "bulldozer", "torch")
 #: Where models are looked for when nobody says.
 PLACES = ("models", "dags/models")
 
@@ -30,6 +32,7 @@ class Project:
         connections: to library, targets and sources.
         settings: from environment variables.
         env: the environment, fixed now.
+        place: the folder or file whose models these are.
         broken: what is wrong with files and models that were set aside.
     """
 
@@ -37,14 +40,18 @@ class Project:
     connections: DsnConnections
     settings: Settings
     env: Environment
+    place: Path
     broken: tuple[str, ...] = ()
 
     def model(self, name: str) -> Model:
         """Return one model.
 
         Raises:
-            DefinitionError: it is not there, or it is and does not fit; with what is wrong.
+            ConfigurationError: it is not there.
+            DefinitionError: it is and does not fit; with what is wrong.
         """
+        from bollhav_provider.model.base import did_you_mean
+
         rejected = self.graph.rejected
         if name in rejected:
             raise DefinitionError(rejected[name])
@@ -58,13 +65,25 @@ class Project:
                     )
                 ]
             ) from None
+        if name not in self.graph:
+            hint = did_you_mean(name, (known := sorted(one.full_name for one in self.graph.models))).removeprefix("; ")
+            some = f"there are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}"
+            raise ConfigurationError(f"{name}: there is no such model in {self.place}; {hint or some}")
         return self.graph.model(name)
 
     def models(self, names: list[str] | None, select: str | None) -> list[Model]:
-        """Return models by name and by tags; all of them when neither is given, each after what it reads."""
+        """Return models by name and by tags; all of them when neither is given, each after what it reads.
+
+        Raises:
+            ConfigurationError: a name or the expression means none.
+        """
         chosen = {self.model(name).full_name for name in names or ()}
         if select:
-            chosen |= {model.full_name for model in self.graph.select(select)}
+            chosen |= (tagged := {model.full_name for model in self.graph.select(select)})
+            if not tagged:
+                known = sorted({tag for model in self.graph.models for tag in model.tags})
+                some = f"the tags are {', '.join(known)}" if known else "no model has a tag"
+                raise ConfigurationError(f"--select {select!r}: no model in {self.place} is meant; {some}.")
         if not names and not select:
             return list(self.graph.order())
         return [model for model in self.graph.order() if model.full_name in chosen]
@@ -124,6 +143,7 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
         ConfigurationError: there are no models, or no DSN.
         typer.Exit: with code 2, for a DSN that is none.
     """
+    from bollhav_provider.cli.streams import settle_logging
     from bollhav_provider.graph import build_graph, discover
     from bollhav_provider.model import Environment
     from bollhav_provider.run import ConnectOptions, DsnConnections
@@ -132,6 +152,7 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
     settings = Settings.resolve(environ=os.environ)
     place = models or _models_place()
     found = discover(place)
+    settle_logging()
     graph = build_graph(found.models)
     broken = tuple(map(str, found.errors)) + tuple(
         str(problem) for problems in graph.rejected.values() for problem in problems
@@ -151,13 +172,15 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
         statement_timeout=settings.statement_timeout,
         lock_timeout=settings.lock_timeout,
     )
+    if not found.models:
+        raise ConfigurationError(f"there are no models in {place}: no file there makes one.")
     env = Environment.fixed_at(
         datetime.now(UTC),
         suffix if suffix is not None else settings.schema_suffix,
         settings.schema_appendix or None,
         settings.target_suffix or None,
     )
-    return Project(graph, DsnConnections(address, options=options), settings, env, broken)
+    return Project(graph, DsnConnections(address, options=options), settings, env, place, broken)
 
 
 def instant(text: str | None, option: str, tz: str) -> datetime | None:

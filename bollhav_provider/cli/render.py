@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import IO, Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -29,9 +30,19 @@ _COLOURS = {
 }  # fmt: skip
 
 
+@contextmanager
+def result_to(stream: IO[str]) -> Iterator[None]:
+    """Print results there, whatever becomes of ``sys.stdout`` meanwhile."""
+    before, out.file = out._file, stream
+    try:
+        yield
+    finally:
+        out._file = before
+
+
 def as_json(value: Any) -> None:
     """Print one JSON value."""
-    print(json.dumps(value, default=str, ensure_ascii=False, indent=2))
+    print(json.dumps(value, default=str, ensure_ascii=False, indent=2), file=out.file)
 
 
 def table(title: str, headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,8 @@ _SKEW = timedelta(seconds=30)
 _OLDEST_SERVER = 140_000
 #: Characters of an error's message; explain shows all of it.
 _LONG = 400
+#: Models that are named where there are many.
+_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,34 @@ def examine(
         except (BollhavError, psycopg.Error, OSError) as exc:
             found.append(Finding("error", "failed", model.full_name, " ".join(str(exc).split())))
     return found
+
+
+def scope(connections: Connections, graph: Graph, models: Sequence[Model], env: Environment, place: str) -> Finding:
+    """Say which models were examined, and which the library holds besides.
+
+    Args:
+        connections: to the library.
+        graph: of all models that could be.
+        models: those that were.
+        env: names the schemas.
+        place: where their definitions are.
+    """
+    all_of_them = len(models) == len(graph.models)
+    number = f"all {len(models)}" if all_of_them else f"{len(models)} of {len(graph.models)}"
+    told = f"examined {number} model(s) of {place}"
+    try:
+        with closing(connections.state()) as conn:
+            registered = {entry.full_name for entry in state.entries(conn, env)}
+    except (psycopg.Error, BollhavError):
+        registered = set()
+    here = {env.table(model.identity).full_name for model in graph.models}
+    if others := sorted(registered - here):
+        named = f"{', '.join(others[:_NAMED])}{' ...' if len(others) > _NAMED else ''}"
+        told += (
+            f"; {len(others)} more in {env.state_schema} have their definitions elsewhere and were not examined: "
+            f"{named}. Give the folder of those with --models"
+        )
+    return Finding("info", "scope", "", f"{told}.")
 
 
 def _server(conn: psycopg.Connection[Any]) -> Iterator[Finding]:

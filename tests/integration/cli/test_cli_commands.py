@@ -175,7 +175,7 @@ def test_restatement_is_shown_and_cascades(bollhav_cli: Bollhav) -> None:
 
 
 def test_doctor_finds_and_mends(bollhav_cli: Bollhav, db: str) -> None:
-    assert {finding["code"] for finding in as_json(bollhav_cli("doctor", "--json"))} == {"library"}
+    assert {finding["code"] for finding in as_json(bollhav_cli("doctor", "--json"))} == {"library", "scope"}
     bollhav_cli("run", "shop.orders", *WEEK)
     table = query(db, "SELECT state_table FROM z_bollhav.library WHERE full_name = 'shop.orders'")[0][0]
     with psycopg.connect(db, autocommit=True) as conn:

@@ -77,6 +77,48 @@ def test_a_date_is_midnight_in_the_models_zone() -> None:
         instant("2013-01-01T00:00", "--since", "UTC")
 
 
+def test_a_folder_without_any_model_is_named(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (empty / "models").mkdir()
+    told = CliRunner().invoke(app, ["status", "--dsn", "dbname=nowhere"])
+    assert isinstance(told.exception, ConfigurationError)
+    assert str(told.exception) == "there are no models in models: no file there makes one."
+
+
+def test_help_flows_with_the_terminal_and_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    told = CliRunner().invoke(app, ["--help"]).output
+    for command in COMMANDS:
+        assert f" {command} " in told
+    assert "missing privileges, old inputs." in told
+    told = CliRunner().invoke(app, ["run", "--help"]).output
+    assert "Exit code 0: every unit is applied, or there was nothing to do. 1: a unit failed." in told
+    assert "all of them when none is given" not in told
+    assert "discover|bulldozer|torch" in told
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "reset"])
+def test_a_mode_that_is_none_is_refused_before_anything_is_read(empty: Path, command: str) -> None:
+    told = CliRunner().invoke(app, [command, "shop.orders", "--mode", "buldozer"])
+    assert told.exit_code == 2
+    assert "'buldozer' is none of discover, bulldozer, torch" in " ".join(told.output.replace("│", " ").split())
+
+
+def test_a_database_that_is_not_there_is_told_in_one_paragraph(empty: Path) -> None:
+    (empty / "models").mkdir()
+    (empty / "models" / "one.py").write_text(MODEL)
+    told = subprocess.run(
+        [sys.executable, "-m", "bollhav_provider.cli.main", "status", "--dsn", "host=127.0.0.1 port=1 password=s3cret"],
+        capture_output=True,
+        text=True,
+        cwd=empty,
+        check=False,
+    )
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.startswith("error: the database cannot be reached: connection failed")
+    assert told.stderr.splitlines()[-1] == "Remedy: correct --dsn or BOLLHAV_DSN."
+    assert "s3cret" not in told.stderr
+
+
 @pytest.mark.parametrize("option", ["--dsn", "BOLLHAV_DSN"])
 def test_a_dsn_that_is_none_is_told_in_one_line_without_quoting_it(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
