@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 #: From how many gates on a look's work is worth a thread; it is about 0.05 ms a gate.
 _MANY = 50
+#: A thread for each event loop. The loop's own few are for everybody's log lines too, which may have to wait for long.
+_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
 
 async def beside_the_loop(many: int, work: Callable[[], T]) -> T:
@@ -18,4 +22,10 @@ async def beside_the_loop(many: int, work: Callable[[], T]) -> T:
         many: how many gates it is about.
         work: touches no connection.
     """
-    return work() if many < _MANY else await asyncio.to_thread(work)
+    if many < _MANY:
+        return work()
+    loop = asyncio.get_running_loop()
+    thread = _threads.get(loop)
+    if thread is None:
+        thread = _threads[loop] = ThreadPoolExecutor(1, "bollhav gates")
+    return await loop.run_in_executor(thread, work)

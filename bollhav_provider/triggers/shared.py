@@ -3,8 +3,8 @@
 The triggerer runs hundreds of triggers in one event loop. Each would be a connection and a statement every
 few seconds; instead they meet here: one connection for each library, one statement for all gates that wait,
 repeated when an upstream commits (the database says so) and every few seconds in any case. Who comes is looked at
-alone: a thousand gates that come one by one are a thousand small looks, not half a million gates looked at. The
-connection is closed when nobody waits.
+alone: a thousand gates that come one by one are a thousand small looks, not half a million gates looked at. Whose wait
+is over leaves by one way out (:mod:`bollhav_provider.triggers.leaving`). The connection is closed when nobody waits.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import sql
 
+from bollhav_provider.triggers.heap import spare_the_heap
+from bollhav_provider.triggers.leaving import way_out
 from bollhav_provider.triggers.questions import Answers, Batch, Questions
 
 if TYPE_CHECKING:
@@ -30,12 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Commits that follow one another this closely, in seconds, are looked at together.
-_GATHER = 0.15
-#: How many are told in one go that their gates are open, and seconds until the next go. Airflow writes a handful of
-#: lines for each trigger that ends into a pipe, which its supervisor reads between the database work that it does for
-#: each of them: hundreds that end in one instant fill it, and the whole event loop stands still for seconds.
-_AT_ONCE, _BREATH = 25, 1.0
+#: Commits that follow one another this closely, in seconds, are looked at together; and those that come this closely,
+#: which is less urgent: a worker has looked for each a moment ago.
+_GATHER, _GATHER_COMING = 0.05, 0.15
 #: Seconds until the next try when the database cannot be reached: the first, and the most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
@@ -134,10 +133,8 @@ class GateRunner:
             if everybody:
                 looked, jitter = began, random.uniform(0.9, 1.1)
             if self._waiting:
-                # looking takes at most half of the time, however fast the commits follow one another
-                gather = max(_GATHER, self._took)
                 due = looked + jitter * min(w.poll_interval for w in self._waiting.values())
-                everybody = await self._rest(conn, due, gather) or time.monotonic() >= due
+                everybody = await self._rest(conn, due) or time.monotonic() >= due
             else:  # whoever was answered leaves in the next turn of the loop; a successor may come with it
                 await asyncio.sleep(0)
 
@@ -149,29 +146,25 @@ class GateRunner:
             return
         answers = await Batch([w.questions for w in waiting.values()]).ask(conn, self._env)
         self._took = time.monotonic() - began
-        told = 0
+        leaving = way_out()
         for (key, w), answer in zip(waiting.items(), answers, strict=True):
             w.fresh = False
-            if answer.settled and not w.answer.done():
-                if told and told % _AT_ONCE == 0:
-                    await _breathe()
-                told += 1
-                if not w.answer.done():
-                    w.answer.set_result(answer)
-            if w.answer.done():
+            if answer.settled:
+                leaving.tell(w.answer, answer)
+            if answer.settled or w.answer.done():
                 self._waiting.pop(key, None)
 
-    async def _rest(self, conn: psycopg.AsyncConnection[Any], due: float, gather: float) -> bool:
+    async def _rest(self, conn: psycopg.AsyncConnection[Any], due: float) -> bool:
         """Sleep until an upstream commits, somebody comes or goes, or it is time to look again.
 
         Args:
             conn: the connection that listens.
             due: when it is time, on the monotonic clock.
-            gather: seconds in which commits are gathered that follow the first.
 
         Returns:
             Whether an upstream has committed.
         """
+        began = time.monotonic()
         told = asyncio.create_task(_next_commit(conn))
         woken = asyncio.create_task(self._woken.wait())
         try:
@@ -189,18 +182,12 @@ class GateRunner:
         committed = told.done() and not told.cancelled()
         if committed and (problem := told.exception()):
             raise problem
-        await asyncio.sleep(gather)
+        # looking takes at most half of the time, however fast the commits follow one another
+        rested, gather = time.monotonic() - began, _GATHER if committed else _GATHER_COMING
+        await asyncio.sleep(max(gather, self._took - rested))
         async for _ in conn.notifies(timeout=0):  # the next look sees these commits too
             committed = True
         return committed
-
-
-async def _breathe() -> None:
-    """Let those go that were told; longer where the loop stood still meanwhile."""
-    began = time.monotonic()
-    await asyncio.sleep(_BREATH)
-    if (late := time.monotonic() - began - _BREATH) > 0.1:
-        await asyncio.sleep(late)
 
 
 async def _listen(conn: psycopg.AsyncConnection[Any], channel: str) -> None:
@@ -233,6 +220,7 @@ async def wait_for_gates(
     """
     from bollhav_provider.hooks.library import LibraryHook
 
+    spare_the_heap()
     runners = _runners.setdefault(asyncio.get_running_loop(), {})
     key = (conn_id or "", dsn_env_var or "", questions.env.state_schema)
     runner = runners.get(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -10,6 +11,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 # All that waiting needs is imported with this module, which the triggerer does beside its event loop, not in it.
 from bollhav_provider import state as _state  # noqa: F401
 from bollhav_provider.hooks import library as _library  # noqa: F401
+from bollhav_provider.triggers.leaving import way_out
 from bollhav_provider.triggers.questions import Questions
 from bollhav_provider.triggers.shared import wait_for_gates
 from bollhav_provider.version_compat import task_success_event
@@ -68,13 +70,14 @@ class UpstreamTrigger(BaseTrigger):
                 self.conn_id, questions, poll_interval=self.poll_interval, dsn_env_var=self.dsn_env_var
             )
         except Exception as exc:  # must not end the triggerer; the task says what happened
-            self.log.exception("waiting failed")
+            await way_out().say(partial(self.log.error, "waiting failed", exc_info=exc))
             yield _event("error", f"{type(exc).__name__}: {exc}")
             return
         if answers.hard:
             yield _event("hard", "; ".join(answers.hard))
             return
-        self.log.info("open: %s", ", ".join(questions.upstreams))
+        # not from within the loop: Airflow's logs are a pipe that may be full
+        await way_out().say(partial(self.log.info, "open: %s", ", ".join(questions.upstreams)))
         success = task_success_event() if self.finish else None
         yield success() if success is not None else _event("open")
 

@@ -22,7 +22,7 @@ from bollhav_provider.graph import build_graph
 from bollhav_provider.intervals import Interval, Unit, as_utc
 from bollhav_provider.model import Environment, Freshness, Model, UpstreamContract
 from bollhav_provider.state import GateRequest
-from bollhav_provider.triggers import shared
+from bollhav_provider.triggers import leaving, shared
 from bollhav_provider.triggers.questions import Batch, Questions
 from bollhav_provider.triggers.shared import GateRunner
 from bollhav_provider.triggers.upstream import UpstreamTrigger
@@ -223,7 +223,7 @@ def test_a_trigger_without_a_connection_says_what_to_set(monkeypatch: pytest.Mon
 
 @pytest.mark.once
 def test_a_thousand_gates_share_one_connection_and_a_statement_a_look(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_BREATH", 0.01)
+    monkeypatch.setattr(leaving, "_A_SECOND", 1000.0)
     orders = windowed("shop.orders")
     register(db, orders)
     statements: list[str] = []
@@ -259,28 +259,6 @@ def test_a_commit_wakes_at_once_however_long_the_poll_interval_is(db: str) -> No
         return time.monotonic() - committed
 
     assert asyncio.run(wait()) < 2
-
-
-def test_a_crowd_whose_gates_open_at_once_leaves_in_groups(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = windowed("shop.orders")
-    load(db, orders, "2024-01-01", "2024-01-02")
-    groups: list[int] = []
-
-    async def wait() -> None:
-        together = runner(db)
-        tasks = [
-            asyncio.create_task(together.wait(asks("shop.orders", "2024-01-01", "2024-01-02"), 60.0)) for _ in range(60)
-        ]
-
-        async def counted() -> None:
-            await asyncio.sleep(0.05)
-            groups.append(sum(task.done() for task in tasks))
-
-        monkeypatch.setattr(shared, "_breathe", counted)
-        assert all(answer.open for answer in await asyncio.wait_for(asyncio.gather(*tasks), 30))
-
-    asyncio.run(wait())
-    assert groups == [25, 50]
 
 
 def test_who_comes_is_looked_at_alone(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
