@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -152,6 +153,45 @@ def test_every_parameter_is_explained_and_every_choice_of_the_form_has_words() -
 def test_two_builds_serialise_to_the_same_text(tmp_path: Path) -> None:
     folder = write(tmp_path / "models", a=GOOD.format(name="a"), b=GOOD.format(name="b"))
     assert serialised(build_dags(folder)) == serialised(build_dags(folder))
+
+
+ELSEWHERE = """
+    import json, sys
+    sys.path.insert(0, {tests!r})
+    from airflow.models.serialized_dag import SerializedDagModel
+    from test_factory import everything, serialised
+    for name, text in sorted(serialised(everything()).items()):
+        print(name, SerializedDagModel.hash(json.loads(text)))
+"""
+
+
+def everything() -> dict[str, Any]:
+    """Return DAGs of every grouping of models that have something of everything."""
+    options = AirflowOptions(executor_config={"z": 1, "a": {"k": [1, 2]}})
+    orders = windowed("shop.orders", tags=["b", "a", "c"], airflow=options)
+    hours = windowed("shop.hours", chunk="@hourly", tags=["x", "a"])
+    waits = (gated("shop.orders", UpstreamContract.EXACT), gated("*.hours", UpstreamContract.EXISTS, many=True))
+    report = windowed("mart.report", tags=["a", "q"], upstream=waits, people=People(owner="a", stewards=["z", "b"]))
+    total = timeless("mart.total", upstream=(gated("mart.report", UpstreamContract.WHOLE),))
+    built: dict[str, Any] = {}
+    for way in ("model", "tag", "schema", "all"):
+        built |= build_dags([orders, hours, report, total, timeless("ref.free")], group_by=way, tags=["zz", "aa"])
+    return built
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="DAG versions are of Airflow 3")
+def test_no_process_makes_a_new_version_of_a_dag_that_did_not_change() -> None:
+    said = []
+    for seed in ("1", "77"):
+        script = textwrap.dedent(ELSEWHERE.format(tests=str(Path(__file__).parent)))
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append([line for line in done.stdout.splitlines() if line.count(" ") == 1 and "." in line])
+    assert len(said[0]) == 17
+    assert said[0] == said[1]
 
 
 def test_a_relative_path_is_relative_to_the_dag_file(tmp_path: Path) -> None:

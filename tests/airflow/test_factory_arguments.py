@@ -36,6 +36,60 @@ def test_default_args_go_to_the_tasks_that_take_them() -> None:
     assert {task.bollhav_conn_id for task in dag.tasks} == {"library"}
 
 
+YAML = """
+target: {schema: shop, name: orders, columns: [{name: n, type: integer}]}
+batching: {time: {chunk: "@daily"}}
+query: SELECT 1 AS n WHERE %(since)s < %(until)s
+state: {}
+airflow:
+  retries: 4
+  queue: slow
+  priority_weight: 7
+  pool: heavy
+  execution_timeout: 2h
+  executor_config: {pod: {cpu: 2}}
+  on_failure_callback: alerts:tell
+  on_retry_callback: [alerts:tell, alerts:more]
+  max_active_runs: 3
+  task_args: {max_active_tis_per_dag: 2}
+  dag_args: {max_consecutive_failed_dag_runs: 5}
+"""
+
+
+def test_a_model_says_all_of_its_dag_and_tasks_in_yaml_too(tmp_path: Path) -> None:
+    (tmp_path / "orders.yaml").write_text(YAML)
+    under = {"retries": 1, "queue": "quick", "email_on_retry": False, "on_success_callback": print}
+    dag = build_dags(tmp_path, strict=True, default_args=under)["shop.orders"]
+    assert (dag.max_active_runs, dag.max_consecutive_failed_dag_runs) == (3, 5)
+    prefill, execute = dag.get_task("prefill"), dag.get_task("unit.execute")
+    for task in (prefill, execute):
+        assert (task.retries, task.queue, task.priority_weight) == (4, "slow", 7)
+        assert [call.path for call in callbacks(task.on_failure_callback)] == ["alerts:tell"]
+        assert [call.path for call in callbacks(task.on_retry_callback)] == ["alerts:tell", "alerts:more"]
+        assert callbacks(task.on_success_callback) == [print]  # the factory's, of which the model says nothing
+    # Neither the room nor the time of the work is taken by what only prepares it.
+    assert (prefill.pool, prefill.execution_timeout, prefill.executor_config) == ("default_pool", None, {})
+    assert (execute.pool, execute.execution_timeout) == ("heavy", timedelta(hours=2))
+    assert (execute.executor_config, execute.max_active_tis_per_dag) == ({"pod": {"cpu": 2}}, 2)
+
+
+def callbacks(said: Any) -> list[Any]:
+    """Return the callbacks of a task, which Airflow keeps one by one or as a list."""
+    return list(said) if isinstance(said, list | tuple) else [said]
+
+
+def test_a_callback_is_imported_when_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "orders.yaml").write_text(YAML)
+    task = build_dags(tmp_path, strict=True)["shop.orders"].get_task("unit.execute")
+    (tmp_path / "alerts.py").write_text("told = []\ntell = told.append\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (call,) = callbacks(task.on_failure_callback)
+    call({"run_id": "r"})
+    import alerts  # type: ignore[import-not-found]
+
+    assert alerts.told == [{"run_id": "r"}]
+
+
 def test_executing_tasks_take_further_outlets_beside_the_models_asset() -> None:
     from bollhav_provider.version_compat import make_asset
 

@@ -135,3 +135,16 @@ def test_what_the_trigger_says_ends_a_waiting_gate_as_it_should(soft_fail: bool)
     with pytest.raises(AirflowSkipException if soft_fail else timed):
         sensor.resume_execution("__fail__", {"error": out}, {})
     assert sensor.resume_execution("resume", {"event": {"status": "open"}}, {}) is None
+
+
+def test_behind_a_task_edge_the_gate_is_checked_before_each_unit(library: str, run: Any) -> None:
+    orders = windowed("shop.orders")
+    report = windowed("mart.report", upstream=(gated("shop.orders", EXACT),))
+    dag = build_dags([orders, report], group_by="all", sensor_args={"soft_fail": True})["bollhav.daily"]
+    assert run(dag, "2024-01-02").state == "success"
+    two = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-03T00:00:00Z"}
+    dag_run = run(dag, "2024-02-01", conf={"only": "mart.report", **two})
+    found = states(dag_run)
+    assert [found[f"mart-report.unit.execute[{n}]"] for n in (0, 1)] == ["success", "skipped"]
+    missing = "STATE_002: upstream 'shop.orders' (exact) missing [2024-01-02T00:00Z, 2024-01-03T00:00Z)"
+    assert state_rows(library, report, "status", "blocked_reason")[:2] == [("applied", None), ("blocked", missing)]

@@ -248,12 +248,14 @@ def test_the_retry_policy_fails_what_cannot_heal_and_leaves_the_rest_to_the_retr
     assert policy.evaluate(ConnectionError("net"), 1, 3).action == RetryAction.DEFAULT
 
 
-def test_a_curfew_skips_the_run_with_its_reason(library: str, run: Any) -> None:
+def test_a_curfew_skips_the_run_with_its_reason(library: str, run: Any, capsys: Any, caplog: Any) -> None:
     from bollhav_provider.model import Curfew
 
     always = Curfew(ranges=[("00:00", "12:00"), ("12:00", "00:00")], reason="night shift")
     dag_run = run(build_dags([windowed("shop.orders", curfew=always)])["shop.orders"], "2024-01-02")
-    assert states(dag_run)["prefill"] == "skipped"
+    assert states(dag_run) == {"prefill": "skipped", "unit.execute": "skipped"}
+    assert rows(library, "SELECT to_regclass('shop.orders')") == [(None,)]
+    assert "night shift" in capsys.readouterr().out + caplog.text
 
 
 def test_more_units_than_airflow_itself_maps_to_are_batched(
@@ -296,3 +298,17 @@ def test_the_notifier_says_model_window_and_error() -> None:
     BollhavNotifier(send=sent.append).notify({"ti": ended, "task": prefill})
     assert sent[1]["text"] == "shop.orders: task prefill success"
     assert (sent[1]["state"], sent[1]["window"]) == ("success", None)
+
+
+def test_a_notifier_of_all_tasks_hears_of_a_failure(library: str, run: Any) -> None:
+    from bollhav_provider.model import AcceptedValues
+    from bollhav_provider.notifications import BollhavNotifier
+
+    sent: list[dict[str, Any]] = []
+    orders = windowed("shop.orders", checks=[AcceptedValues("n", [2])])
+    told = {"on_failure_callback": BollhavNotifier(send=sent.append)}
+    assert run(build_dags([orders], default_args=told)["shop.orders"], "2024-01-02").state == "failed"
+    (message,) = sent
+    assert (message["model"], message["task_id"], message["state"]) == ("shop.orders", "unit.execute", "failed")
+    assert message["window"] == "[2024-01-01T00:00Z, 2024-01-02T00:00Z)"
+    assert "CheckFailedError" in message["text"]
