@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid5
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 WhenClosed = Literal["wait", "skip", "fail"]
 #: Of a unit's attempts, how many are looked through for those of one task.
 _MOST_ATTEMPTS = 1000
+#: Seconds that a wait lasts at least: none at all would be no time-out. When they are over, Airflow says so.
+_LEAST_WAIT = 1.0
 #: How many windows an asset's event names one by one; more are given as the range from the first to the last.
 _MOST_WINDOWS = 100
 
@@ -51,7 +53,8 @@ class ExecuteOperator(ModelOperator):
         asset: the model's asset; its event carries the windows.
         when_closed: what happens at a gate that is closed after all: ``wait`` without a slot (the default), ``skip``
             the task, or ``fail`` it, to be retried.
-        wait_timeout: time, or its seconds, after which a wait gives up and the task fails; as configured, a week.
+        wait_timeout: time, or its seconds, after which the task gives up waiting and fails, counted from the first wait
+            of a try, however many gates it meets after that; as configured, a week.
         bollhav_conn_id: Airflow connection of the library; as configured by default.
     """
 
@@ -76,6 +79,7 @@ class ExecuteOperator(ModelOperator):
         self.when_closed = when_closed
         self.wait_timeout = wait_timeout
         self._cleared_at_prefill = 0
+        self._waiting_since: datetime | None = None
 
     @property
     def label(self) -> str:
@@ -105,8 +109,11 @@ class ExecuteOperator(ModelOperator):
         self._redo_after_clear(context, connections, spec, todo)
         return spec, todo
 
-    def resume(self, context: Mapping[str, Any], event: Any = None) -> list[dict[str, Any]]:
+    def resume(
+        self, context: Mapping[str, Any], event: Any = None, waiting_since: str | None = None
+    ) -> list[dict[str, Any]]:
         """Go on after waiting for a gate. The gates are checked again in the claim, whatever the event says."""
+        self._waiting_since = datetime.fromisoformat(waiting_since) if waiting_since else None
         if isinstance(event, Mapping) and event.get("status") == "error":
             self.log.warning("the wait ended early: %s", event.get("reason"))
         return self.execute(context)
@@ -217,6 +224,10 @@ class ExecuteOperator(ModelOperator):
 
         bound = bound_tables(self.model, self.resolved_graph())
         watches = tuple(GateWatch.of(self.model, spec.env, unit, bound) for unit in closed)
+        now = datetime.now(UTC)
+        since = self._waiting_since or now
+        patience = seconds(self.wait_timeout or float(airflow_option("gate_timeout", "604800")))
+        left = max(patience - (now - since).total_seconds(), _LEAST_WAIT)
         self.defer(
             trigger=UpstreamTrigger(
                 **library_of(self.model, self.bollhav_conn_id),
@@ -224,7 +235,8 @@ class ExecuteOperator(ModelOperator):
                 **Questions(spec.env, watches=watches).to_json(),
             ),
             method_name="resume",
-            timeout=timedelta(seconds=seconds(self.wait_timeout or float(airflow_option("gate_timeout", "604800")))),
+            kwargs={"waiting_since": since.isoformat()},
+            timeout=timedelta(seconds=min(left, patience)),
         )
 
     def _tell(self, context: Mapping[str, Any], spec: RunSpec, outcomes: list[UnitOutcome]) -> None:
