@@ -133,6 +133,16 @@ def resolve_window(
     declared_since = None if begin is None else as_utc(begin, "begin")
     declared_until = None if end is None else as_utc(end, "end")
     window: Interval | None
+    if since is None and until is not None and declared_since is not None and (grid is not None or temporal):
+        last = as_utc(until, "until")
+        if last <= declared_since:
+            return ResolvedWindow(
+                None,
+                (),
+                "explicit",
+                f"until {instant_text(last)} is not after the contract's begin {instant_text(declared_since)}; "
+                "nothing to run",
+            )
     if grid is None:
         if not temporal or not (since or until or data_interval):
             return ResolvedWindow(None, (WHOLE,), "windowless")

@@ -174,6 +174,26 @@ def test_a_window_outside_the_contract_runs_nothing_and_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize("grid", [DAILY, None])
+def test_an_end_before_the_contracts_begin_runs_nothing_and_says_so(grid: Grid | None) -> None:
+    for until in ("2023-01-01T00:00Z", "2024-01-01T00:00Z"):
+        found = resolve(grid, until=until, begin="2024-01-01T00:00Z", temporal=True)
+        assert (found.window, found.units, found.empty) == (None, (), True)
+        assert found.message == (
+            f"until {until} is not after the contract's begin 2024-01-01T00:00Z; nothing to run"
+        )
+
+
+@pytest.mark.parametrize("lookback", [0, 2, 100])
+def test_a_contract_that_has_ended_runs_nothing_past_its_end_however_far_a_run_looks_back(lookback: int) -> None:
+    found = resolve(lookback=lookback, begin="2024-01-01T00:00Z", end="2024-01-05T00:00Z")
+    if lookback == 100:
+        assert found.window == window("2024-01-01T00:00Z", "2024-01-05T00:00Z")
+    else:
+        assert found.empty
+        assert "lies outside the contract" in found.message
+
+
 def test_a_contract_that_has_not_begun_runs_nothing_and_says_so() -> None:
     found = resolve(absent="contract", begin="2024-01-10T00:00Z")
     assert (found.window, found.units) == (None, ())
