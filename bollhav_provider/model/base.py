@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -46,6 +46,7 @@ class Definition(BaseModel):
     _unordered: ClassVar[frozenset[str]] = frozenset()
     #: The text fields that may be empty or blank.
     _may_be_blank: ClassVar[frozenset[str]] = frozenset({"description"})
+    _nothing_given: ClassVar[Any] = None
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -129,8 +130,15 @@ class Definition(BaseModel):
 
     @classmethod
     def of_nothing(cls) -> Self:
-        """Return the definition that nothing is given for; it needs no validator, since all has defaults."""
-        return super().model_construct()
+        """Return the definition that nothing is given for, the same one each time: it cannot be changed.
+
+        It needs no validator, which would have to be built for it.
+        """
+        made = cls.__dict__.get("_nothing_given")
+        if made is None:
+            made = super().model_construct()
+            cls._nothing_given = made
+        return cast("Self", made)
 
     @classmethod
     def _label(cls, data: Mapping[str, Any]) -> str:

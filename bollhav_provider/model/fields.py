@@ -36,7 +36,9 @@ class ModelFields(Definition):
         description="Whether rows belong to windows of time. Not given: `temporal`, and `timeless` for a view.",
     )
     materialization: Materialization = Field(default=Materialization.TABLE, description="`table` or `view`.")
-    contract: Contract = Field(default_factory=Contract, description="The range that the model promises to hold.")
+    contract: Contract = Field(
+        default_factory=Contract.of_nothing, description="The range that the model promises to hold."
+    )
     batching: Batch | None = Field(
         default=None, description="How the range is cut into units; not given: one unit without bounds."
     )
