@@ -43,12 +43,14 @@ class Preflight:
         grants: statements for an owner to run; none when nothing is missing.
         notes: peculiarities of the target that change what a write does: triggers, partitions, foreign keys,
             row-level security.
+        unusable: why nothing can be written there whatever the privileges; empty otherwise.
     """
 
     model: str
     user: str
     grants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unusable: str = ""
 
     def require(self) -> None:
         """Refuse to go on without the privileges.
@@ -97,7 +99,10 @@ def preflight(conn: Connection, model: Model, env: Environment, *, reads: Sequen
     for read in reads:
         missing += _on_relation(conn, read, ("SELECT",), user)
     notes = tuple(_notes(conn, relation)) if relation is not None and relation.is_table else ()
-    return Preflight(model.full_name, user, tuple(statement.as_string(conn) for statement in missing), notes)
+    unusable = ""
+    if relation is not None and not relation.is_table and not model.is_view:
+        unusable = f"the target {table.full_name} is a {relation.kind_name}, not a table: drop it, or name another target"
+    return Preflight(model.full_name, user, tuple(statement.as_string(conn) for statement in missing), notes, unusable)
 
 
 def _on_target(conn: Connection, model: Model, relation: Relation, user: str) -> Iterator[sql.Composed]:

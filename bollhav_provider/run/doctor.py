@@ -217,6 +217,8 @@ def _model(
 
 def _target(conn: psycopg.Connection[Any], model: Model, env: Environment) -> Iterator[Finding]:
     checked = data.preflight(conn, model, env)
+    if checked.unusable:
+        yield Finding("error", "target", model.full_name, f"{checked.unusable}.")
     if checked.grants:
         yield Finding(
             "error",

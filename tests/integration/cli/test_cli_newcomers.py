@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from test_cli_commands import MODELS, WEEK, Bollhav, as_json, bollhav_cli, query
 from typer.testing import CliRunner
@@ -88,6 +89,15 @@ def test_doctor_says_which_models_it_looked_at(bollhav_cli: Bollhav, tmp_path: P
         "examined: shop.orders. Give the folder of those with --models."
     )
     assert "examined all 3 model(s) of models." in bollhav_cli("doctor").output
+
+
+def test_doctor_names_a_target_that_cannot_be_written(bollhav_cli: Bollhav, db: str) -> None:
+    with psycopg.connect(db, autocommit=True) as conn:
+        conn.execute("CREATE SCHEMA shop; CREATE VIEW shop.orders AS SELECT now() AS at, 1 AS n")
+    found = as_json(bollhav_cli("doctor", "shop.orders", "--json", code=1))
+    (one,) = [finding for finding in found if finding["level"] == "error"]
+    assert (one["code"], one["model"]) == ("target", "shop.orders")
+    assert one["message"].startswith("the target shop.orders is a view, not a table: drop it")
 
 
 NOISY = """

@@ -278,6 +278,24 @@ def test_preflight_notes_what_changes_a_write(conn: psycopg.Connection[Any]) -> 
     )
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert", "recreate_partition", "truncate", "recreate"])
+def test_a_foreign_table_is_refused_before_rows_move(conn: psycopg.Connection[Any], mode: str) -> None:
+    conn.execute(
+        "CREATE SCHEMA shop; CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing; "
+        "CREATE FOREIGN TABLE shop.t (id bigint NOT NULL, at timestamptz) SERVER nowhere"
+    )
+    try:
+        at = [Column("at", "timestamptz", partition_on=True)] if mode == "recreate_partition" else []
+        model = model_of(ID, *at, write_mode=mode)
+        with pytest.raises(DataError, match=r"(?s)shop\.t.*it is a foreign table, not a table\. Remedy"):
+            data.ensure_target(conn, model, ENV)
+        assert data.preflight(conn, model, ENV).unusable == (
+            "the target shop.t is a foreign table, not a table: drop it, or name another target"
+        )
+    finally:
+        conn.execute("DROP FOREIGN DATA WRAPPER nothing CASCADE")
+
+
 def test_preflight_in_a_suffixed_environment_looks_there(limited: psycopg.Connection[Any]) -> None:
     found = data.preflight(limited, model_of(ID), Environment(suffix="pr9"))
     assert found.grants == ('CREATE SCHEMA "shop_pr9" AUTHORIZATION "clerk"',)
