@@ -101,7 +101,8 @@ def preflight(conn: Connection, model: Model, env: Environment, *, reads: Sequen
     notes = tuple(_notes(conn, relation)) if relation is not None and relation.is_table else ()
     unusable = ""
     if relation is not None and not relation.is_table and not model.is_view:
-        unusable = f"the target {table.full_name} is a {relation.kind_name}, not a table: drop it, or name another target"
+        what = f"the target {table.full_name} is a {relation.kind_name}, not a table"
+        unusable = f"{what}: drop it, or name another target"
     return Preflight(model.full_name, user, tuple(statement.as_string(conn) for statement in missing), notes, unusable)
 
 
