@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -164,7 +164,29 @@ class UpstreamSensor(BaseSensorOperator):
             from bollhav_provider.state.reasons import with_remedies
 
             raise AirflowFailException(with_remedies(reason))
+        if event.get("status") == "doomed":
+            self._give_up(reason)
         raise AirflowException(f"waiting for {self.upstream} failed: {reason}")
+
+    def _give_up(self, reason: str) -> NoReturn:
+        """End a wait that nobody needs: another gate of the same unit can never open, so the unit never runs.
+
+        In a generated DAG that gate's own task fails, and the execute task with it; so this one is skipped, and is not
+        in the way when the other is cleared: execute looks at all gates itself. Elsewhere a skip might let something
+        run.
+
+        Raises:
+            AirflowSkipException: in a generated DAG.
+            AirflowFailException: in any other, or where what follows would take a skip for its own.
+        """
+        from bollhav_provider.state.reasons import with_remedies
+
+        waiting = f"{self.downstream.full_name} {self.label}".strip() if self.downstream is not None else "the unit"
+        why = f"{self.upstream} is not waited for: {waiting} can never run. {with_remedies(reason)}"
+        generated = self.prefill_task_id is not None
+        if generated and all(task.trigger_rule == "none_failed" for task in self.downstream_list):
+            raise AirflowSkipException(why)
+        raise AirflowFailException(why)
 
     def poke(self, context: Mapping[str, Any]) -> bool:
         with failing_for_good(self):
@@ -222,6 +244,7 @@ class UpstreamSensor(BaseSensorOperator):
 
         Raises:
             HardGateError: one can never open.
+            AirflowSkipException, AirflowFailException: another one of the same unit can never open.
         """
         from bollhav_provider.exceptions import HardGateError
         from bollhav_provider.state.reasons import with_remedies
@@ -233,6 +256,8 @@ class UpstreamSensor(BaseSensorOperator):
                 self.log.info("waiting: %s", reason)
         if answers.hard:
             raise HardGateError(with_remedies("; ".join(answers.hard)))
+        if answers.doomed and not answers.open:
+            self._give_up("; ".join(answers.doomed))
         if answers.open:
             for result in answers.results:
                 lag = f", {result.lag} windows behind as max_lag allows" if result.lag else ""

@@ -20,10 +20,13 @@ class Answers:
     Attributes:
         results: one for each gate that this task waits for.
         reasons: why units wait, all of their gates included.
+        doomed: why a unit can never run, whatever becomes of the gates that this task waits for: the reasons of its
+            other gates that can never open.
     """
 
     results: tuple[GateResult, ...]
     reasons: tuple[str, ...] = ()
+    doomed: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -38,7 +41,7 @@ class Answers:
     @property
     def settled(self) -> bool:
         """Whether there is nothing left to wait for."""
-        return self.open or bool(self.hard)
+        return self.open or bool(self.hard or self.doomed)
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,19 @@ class Questions:
     def answers(self, reports: Sequence[GateReport], results: Sequence[GateResult]) -> Answers:
         """Put together what was asked for, from one report a watch and one result a request."""
         mine = [r for report in reports for r in report.results if self.source in (None, r.request.source)]
+        doomed = [
+            r.reason
+            for report in reports
+            for r in report.results
+            if r.hard and self.source is not None and r.request.source != self.source
+        ]
         reasons = [
             f"{watch.state.full_name} {watch.unit.label}: {report.reason}"
             for watch, report in zip(self.watches, reports, strict=True)
             if not report.open
         ]
         reasons += [result.reason for result in results if not result.satisfied]
-        return Answers((*mine, *results), tuple(dict.fromkeys(reasons)))
+        return Answers((*mine, *results), tuple(dict.fromkeys(reasons)), tuple(dict.fromkeys(doomed)))
 
 
 @dataclass

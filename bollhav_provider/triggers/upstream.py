@@ -76,6 +76,9 @@ class UpstreamTrigger(BaseTrigger):
         if answers.hard:
             yield _event("hard", "; ".join(answers.hard))
             return
+        if not answers.open:
+            yield _event("doomed", "; ".join(answers.doomed))
+            return
         # not from within the loop: Airflow's logs are a pipe that may be full
         await way_out().say(partial(self.log.info, "open: %s", ", ".join(questions.upstreams)))
         success = task_success_event() if self.finish else None
