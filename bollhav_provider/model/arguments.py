@@ -72,9 +72,12 @@ def one_in_a_list(cls: type[Definition], data: dict[str, Any]) -> dict[str, Any]
 
 def slips(cls: type[Definition], data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the slips among the arguments, as (field, message)."""
+    from bollhav_provider.model.base import Definition
+
     kinds = _kinds(cls)
     for name, value in data.items():
-        if type(value) in _PLAIN or name not in kinds:
+        # A definition is told first: asking for the first time whether a class is a mapping goes through all of those.
+        if type(value) in _PLAIN or name not in kinds or isinstance(value, Definition):
             continue
         if isinstance(value, set | frozenset):
             if name not in cls._unordered:
@@ -86,7 +89,7 @@ def slips(cls: type[Definition], data: Mapping[str, Any]) -> Iterator[tuple[str,
             yield from _keys(name, value)
         elif isinstance(value, list | tuple):
             for position, item in enumerate(value):
-                if isinstance(item, Mapping):
+                if not isinstance(item, Definition) and isinstance(item, Mapping):
                     yield from _keys(f"{name}[{position}]", item)
 
 

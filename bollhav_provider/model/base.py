@@ -16,6 +16,8 @@ from bollhav_provider.model.words import did_you_mean, shown
 if TYPE_CHECKING:
     from typing import Self
 
+    from pydantic.fields import FieldInfo
+
 __all__ = ["Bag", "Definition", "Finding", "FrozenDict", "Words", "did_you_mean", "freeze", "shown", "thaw"]
 
 #: A field and what is wrong with it; the model's name is added by whoever reports it.
@@ -28,6 +30,12 @@ def _one_or_several(value: Any) -> Any:
 
 #: Several words, or one that needs no list around it.
 Words = Annotated[tuple[str, ...], BeforeValidator(_one_or_several, json_schema_input_type=str | list[str])]
+
+
+def default_of(field: FieldInfo) -> Any:
+    """Return a field's default, without pydantic's look at what its factory would take."""
+    factory: Any = field.default_factory
+    return field.default if factory is None else factory()
 
 
 class Definition(BaseModel):
@@ -136,7 +144,7 @@ class Definition(BaseModel):
         """
         made = cls.__dict__.get("_nothing_given")
         if made is None:
-            made = super().model_construct()
+            made = super().model_construct(set(), **{name: default_of(of) for name, of in cls.model_fields.items()})
             cls._nothing_given = made
         return cast("Self", made)
 

@@ -61,10 +61,10 @@ class ModelFields(Definition):
     description: str | None = Field(
         default=None, description="What the model is; becomes the table's comment and the DAG's text."
     )
-    people: Annotated[People, Later("people:People")] = Field(
+    people: Annotated[People, Later("people:People", People)] = Field(
         default_factory=People.of_nothing, description="Who answers for the model."
     )
-    curfew: Annotated[Curfew, Later("people:Curfew")] | None = Field(
+    curfew: Annotated[Curfew, Later("people:Curfew", Curfew)] | None = Field(
         default=None, description="Times of day at which no unit starts."
     )
     checks: Checks = Field(default=(), description="What must hold for new rows before they are published.")
@@ -78,7 +78,7 @@ class ModelFields(Definition):
             "`block` (or false) does not apply it, since its source has probably not arrived yet."
         ),
     )
-    airflow: Annotated[AirflowOptions, Later("airflow:AirflowOptions")] = Field(
+    airflow: Annotated[AirflowOptions, Later("airflow:AirflowOptions", AirflowOptions)] = Field(
         default_factory=AirflowOptions.of_nothing, description="Arguments of the model's DAG and tasks."
     )
 

@@ -28,10 +28,12 @@ class Later:
 
     Args:
         path: ``module:name`` of the type; the module in this package.
+        kind: the type itself, where it is a class that is there anyway; its own instances need no validator.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, kind: type | None = None) -> None:
         self.path = path
+        self.kind = kind
         _PATHS.add(path)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -48,7 +50,7 @@ class Later:
         Raises:
             ValidationError: it cannot be what the type says; pydantic reports it as the field's own.
         """
-        return _adapter(self.path).validate_python(value)
+        return value if type(value) is self.kind else _adapter(self.path).validate_python(value)
 
 
 @contextmanager

@@ -133,7 +133,9 @@ class Model(ModelFields):
     @classmethod
     def _label(cls, data: Mapping[str, Any]) -> str:
         target = data.get("target")
-        given = target if isinstance(target, Mapping) else getattr(target, "__dict__", {})
+        given: Any = getattr(target, "__dict__", {})
+        if not isinstance(target, Target) and isinstance(target, Mapping):
+            given = target
         parts = [part for name in ("catalog", "schema", "name") if isinstance(part := given.get(name), str) and part]
         return ".".join(parts).replace("\x00", "\\x00") if parts else "Model"
 

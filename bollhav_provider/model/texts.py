@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bollhav_provider.model.base import Definition
+from bollhav_provider.model.base import Definition, default_of
 
 if TYPE_CHECKING:
     from bollhav_provider.model.base import Finding
@@ -52,7 +52,7 @@ def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
 def _fields(cls: type[Definition]) -> tuple[tuple[str, bool], ...]:
     """Return the fields to look at, and whether the default of each needs no look."""
     return tuple(
-        (name, _is_fine(field.get_default(call_default_factory=True), blank=name in cls._may_be_blank))
+        (name, _is_fine(default_of(field), blank=name in cls._may_be_blank))
         for name, field in cls.model_fields.items()
         if name != "kind" and name not in _DATA
     )
