@@ -103,7 +103,8 @@ class ExecuteOperator(ModelOperator):
 
     def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
         """Return the run and the units of it that this task does."""
-        spec, todo = self._spec(context), units_of(self.units)
+        todo = units_of(self.units)
+        spec = self._spec(context, connections, todo)
         if self.prefill_task_id is None or self.prefill_task_id != prefill_of(self.task_id):
             hand_on(self, context, WORK_KEY, spec, units=[unit.to_json() for unit in todo])
         self._redo_after_clear(context, connections, spec, todo)
@@ -171,7 +172,7 @@ class ExecuteOperator(ModelOperator):
         except Exception as exc:  # what was to be done is done, and the lock ends by itself
             self.log.warning("%s: the model's lock ends with its lease: %s", self.model.full_name, exc)
 
-    def _spec(self, context: Mapping[str, Any]) -> RunSpec:
+    def _spec(self, context: Mapping[str, Any], connections: Connections, todo: list[Unit]) -> RunSpec:
         """Return the run's specification as prefill settled it, with this task as the one who works."""
         from bollhav_provider.run import RunSpec
 
@@ -185,7 +186,25 @@ class ExecuteOperator(ModelOperator):
             mine = task_run(context)
             return replace(spec, run=replace(mine, run_id=spec.run.run_id))
         settings = run_settings(context)
-        return RunSpec.from_settings(settings, task_run(context), environment(settings), None)
+        spec = RunSpec.from_settings(settings, task_run(context), environment(settings), None)
+        self._make_ready(connections, spec, todo)
+        return spec
+
+    def _make_ready(self, connections: Connections, spec: RunSpec, todo: list[Unit]) -> None:
+        """Do what a prefill does for units that none has listed: have the library, the target and the units' rows.
+
+        Nothing is put back; a unit that is applied already stays so.
+        """
+        from bollhav_provider.intervals import Interval
+        from bollhav_provider.run import prepare
+
+        if spec.dry_state or not todo:
+            return
+        windows = [unit.window for unit in todo if unit.window is not None]
+        span = Interval(min(w.since for w in windows), max(w.until for w in windows)) if windows else None
+        alone = replace(spec, window=span, mode="discover", reconcile=False, cascade=False)
+        for warning in prepare(connections, self.resolved_graph(), self.model, alone).warnings:
+            self.log.warning("%s: %s", self.model.full_name, warning)
 
     def _redo_after_clear(
         self, context: Mapping[str, Any], connections: Connections, spec: RunSpec, todo: list[Unit]

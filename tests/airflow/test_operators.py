@@ -158,6 +158,50 @@ def test_a_decorated_function_is_a_models_whole_run(library: str, run: Any, own_
     assert rows(library, "SELECT n FROM shop.numbers ORDER BY n") == [(1,), (2,)]
 
 
+DAY = {"since": "{{ data_interval_start.isoformat() }}", "until": "{{ data_interval_end.isoformat() }}"}
+
+
+def test_units_that_no_prefill_lists_are_done_in_a_library_that_is_new(library: str, run: Any, own_dag: Any) -> None:
+    from bollhav_provider.operators import ExecuteOperator
+
+    orders = windowed("shop.orders")
+    ExecuteOperator(task_id="load", model=orders, units=[DAY])
+    assert states(run(own_dag, "2024-01-02")) == {"load": "success"}
+    assert statuses(library, orders) == {"2024-01-01": "applied", "2024-01-02": "pending", "2024-01-03": "pending"}
+    assert rows(library, "SELECT n FROM shop.orders") == [(1,)]
+    before = state_rows(library, orders, "attempt", "applied_at")
+    assert states(run(own_dag, "2024-01-02")) == {"load": "skipped"}  # nothing asked for it to be done again
+    assert state_rows(library, orders, "attempt", "applied_at") == before
+
+
+def test_units_that_no_prefill_lists_take_the_runs_parameters(library: str, run: Any, own_dag: Any) -> None:
+    from bollhav_provider.model import Curfew
+    from bollhav_provider.operators import ExecuteOperator
+
+    orders = windowed("shop.orders")
+    ExecuteOperator(task_id="load", model=orders, units=[DAY])
+    assert states(run(own_dag, "2024-01-02", conf={"dry_state": True})) == {"load": "skipped"}
+    assert rows(library, "SELECT to_regclass('z_bollhav.library')") == [(None,)]
+    assert states(run(own_dag, "2024-01-03", conf={"dry_state": False, "mark_applied": True})) == {"load": "skipped"}
+    assert statuses(library, orders)["2024-01-02"] == "applied"
+    assert rows(library, "SELECT to_regclass('shop.orders')") == [(None,)]
+    always = Curfew(ranges=[("00:00", "12:00"), ("12:00", "00:00")])
+    ExecuteOperator(task_id="closed", model=windowed("shop.closed", curfew=always), units=[DAY])
+    assert states(run(own_dag, "2024-01-04", conf={"mark_applied": False}))["closed"] == "skipped"
+
+
+def test_what_a_prefill_lists_is_mapped_over_in_a_dag_of_ones_own(library: str, run: Any, own_dag: Any) -> None:
+    from bollhav_provider.operators import ExecuteOperator, PrefillOperator
+
+    orders = windowed("shop.orders")
+    units = PrefillOperator(task_id="list", model=orders)
+    ExecuteOperator.partial(task_id="load", model=orders, prefill_task_id="list").expand(units=units.output)
+    conf = {"since": "2024-01-01T00:00:00Z", "until": "2024-01-03T00:00:00Z"}
+    found = states(run(own_dag, "2024-02-01", conf=conf))
+    assert found == {"list": "success", "load[0]": "success", "load[1]": "success"}
+    assert list(statuses(library, orders).values()) == ["applied", "applied", "pending"]
+
+
 def test_models_in_a_dag_of_ones_own_run_between_its_tasks(library: str, run: Any, own_dag: Any) -> None:
     from airflow.providers.common.compat.sdk import task
 
