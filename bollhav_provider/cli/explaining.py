@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -10,6 +11,7 @@ import psycopg
 from bollhav_provider import state
 from bollhav_provider.cli import render
 from bollhav_provider.exceptions import StateError
+from bollhav_provider.intervals import Interval, as_utc, instant_text
 from bollhav_provider.run.inputs import gated_tables
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def explanation(project: Project, model: Model, found: ResolvedWindow) -> dict[s
         "note": found.message or None,
         "inputs": _inputs(project, model),
         "downstreams": [other.full_name for other in project.graph.downstreams(model)],
+        "tz": model.tz,
         "units": [],
     }
     if model.is_tracked:
@@ -107,6 +110,7 @@ def _units(
         told.append(
             {
                 "unit": unit.label,
+                "local": _local(unit.window, model.tz),
                 "status": row.status if row is not None else "no row yet",
                 "attempt": row.attempt if row is not None else 0,
                 "applied_at": row.applied_at.isoformat() if row is not None and row.applied_at else None,
@@ -129,13 +133,28 @@ def _errors(conn: psycopg.Connection[Any], project: Project, ref: state.StateRef
     ]
 
 
+def _local(window: Interval | None, tz: str) -> str:
+    """Return a window in the model's zone: a day as its date, anything else with both ends; empty where that is UTC."""
+    from zoneinfo import ZoneInfo
+
+    if window is None or tz == "UTC":
+        return ""
+    try:
+        since, until = (at.astimezone(ZoneInfo(tz)) for at in (window.since, window.until))
+    except OverflowError:  # of the years 1 or 9999
+        return ""
+    if since.time() == until.time() == time.min and (until.date() - since.date()).days == 1:
+        return f"{since.date()} in {tz}"
+    return f"{since:%Y-%m-%d %H:%M%z} to {until:%Y-%m-%d %H:%M%z} in {tz}"
+
+
 def show(told: dict[str, Any]) -> None:
     """Print an explanation for people."""
     render.say(render.word(told["model"], "bold"), f"  {told['description'] or ''}")
     for label in ("target", "kind", "grid", "state_table"):
         if told[label]:
             render.say(f"  {label.replace('_', ' ')}: {told[label]}")
-    begin, end = told["contract"]["begin"], told["contract"]["end"]
+    begin, end = (instant_text(as_utc(at, "contract")) if at else None for at in told["contract"].values())
     if begin or end:
         render.say(f"  contract: from {begin or 'the run window'} to {end or 'open'}")
     for item in told["inputs"]:
@@ -149,11 +168,14 @@ def show(told: dict[str, Any]) -> None:
         render.say(f"  {told['note']}")
     for unit in told["units"]:
         tries = f", attempt {unit['attempt']}" if unit["attempt"] else ""
-        render.say(f"\n{unit['unit']}: ", render.word(unit["status"]), tries)
+        where = f" ({unit['local']})" if unit["local"] else ""
+        render.say(f"\n{unit['unit']}{where}: ", render.word(unit["status"]), tries)
         for gate in unit["gates"]:
             if gate["satisfied"]:
                 render.say("  open", f": {gate['upstream']} ({gate['level']})")
             else:
-                render.say("  ", render.word("shut", "yellow"), f": {gate['reason']}")
+                missing = Interval.from_json(gate["missing"]) if gate.get("missing") else None
+                local = _local(missing, told["tz"])
+                render.say("  ", render.word("shut", "yellow"), f": {gate['reason']}{f' ({local})' if local else ''}")
     for error in told.get("errors", ()):
         render.say("\n", render.word("error"), f" {error['at']} {error['unit']}: {error['error']}")

@@ -70,6 +70,20 @@ def test_a_plan_says_why_a_model_has_nothing_to_do(bollhav_cli: Bollhav) -> None
     assert "action" not in bollhav_cli("plan", "shop.orders").output
 
 
+def test_explain_names_windows_in_utc_and_in_the_models_zone(bollhav_cli: Bollhav, tmp_path: Path) -> None:
+    (file,) = (tmp_path / "models").glob("*.py")
+    chunk = 'TimeChunking(chunk="@daily"'
+    text = file.read_text().replace(f"{chunk})", f'{chunk}, tz="America/New_York")')
+    file.write_text(text.replace("2024-01-01T00:00Z", "2024-01-01T00:00-05:00"))
+    bollhav_cli("run", "shop.orders", "--since", "2024-01-01", "--until", "2024-01-02")
+    told = bollhav_cli("explain", "mart.sums", "--since", "2024-01-01", "--until", "2024-01-03").output
+    assert "\n[2024-01-01T05:00Z, 2024-01-02T05:00Z) (2024-01-01 in America/New_York): no row yet" in told
+    assert "contract: from 2024-01-01T05:00Z to " in told
+    assert "missing [2024-01-02T05:00Z, 2024-01-03T05:00Z) (2024-01-02 in America/New_York)" in told
+    found = as_json(bollhav_cli("explain", "mart.sums", "--since", "2024-01-01", "--until", "2024-01-02", "--json"))
+    assert [unit["local"] for unit in found["units"]] == ["2024-01-01 in America/New_York"]
+
+
 def test_doctor_says_which_models_it_looked_at(bollhav_cli: Bollhav, tmp_path: Path) -> None:
     def scope(*arguments: str) -> str:
         found = as_json(bollhav_cli("doctor", *arguments, "--json"))

@@ -48,9 +48,12 @@ def integers(bits: int, signed: bool = True) -> st.SearchStrategy[int]:
 
 #: name of the column: PostgreSQL's type, polars' type, values.
 CASES: dict[str, tuple[str, Any, st.SearchStrategy[Any]]] = {
+    "i1": ("smallint", pl.Int8, integers(8)),
     "i2": ("smallint", pl.Int16, integers(16)),
     "i4": ("integer", pl.Int64, integers(32)),
     "i8": ("bigint", pl.Int64, integers(64)),
+    "u8": ("smallint", pl.UInt8, st.integers(0, 255)),
+    "u16": ("integer", pl.UInt16, st.integers(0, 65535)),
     "u32": ("bigint", pl.UInt32, integers(32, False)),
     "u64": ("numeric", pl.UInt64, integers(64, False)),
     "i128": ("numeric", pl.Int128, integers(127)),
