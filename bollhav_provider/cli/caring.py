@@ -20,15 +20,16 @@ def doctor(
     json: options.Json = False,
 ) -> None:
     """Examine library, state and targets: wrong coverage, holes, dead workers, missing privileges, old
-    inputs.
+    inputs, files that are slow to read.
 
     Only the models of one folder are looked at, the one that --models names or else is found: what the library holds of
     other folders is counted and named. Exit code 1 when an error is found that was not mended.
     """
-    from bollhav_provider.run.doctor import Finding, examine, scope
+    from bollhav_provider.run.doctor import Finding, examine, scope, slow_files
 
     project = open_project(models, dsn, suffix)
     found = [Finding("error", "definition", "", problem) for problem in project.broken]
+    found += slow_files(project.took)
     chosen = project.models(names, None)
     found += examine(project.connections, project.graph, chosen, project.env, fix=fix)
     found.append(scope(project.connections, project.graph, chosen, project.env, str(project.place)))

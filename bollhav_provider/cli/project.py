@@ -33,6 +33,7 @@ class Project:
         settings: from environment variables.
         env: the environment, fixed now.
         place: the folder or file whose models these are.
+        took: seconds that each file took to read.
         broken: what is wrong with files and models that were set aside.
     """
 
@@ -41,6 +42,7 @@ class Project:
     settings: Settings
     env: Environment
     place: Path
+    took: dict[Path, float]
     broken: tuple[str, ...] = ()
 
     def model(self, name: str) -> Model:
@@ -151,7 +153,8 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
 
     settings = Settings.resolve(environ=os.environ)
     place = models or _models_place()
-    found = discover(place)
+    took: dict[Path, float] = {}
+    found = discover(place, took=took)
     settle_logging()
     graph = build_graph(found.models)
     broken = tuple(map(str, found.errors)) + tuple(
@@ -180,7 +183,7 @@ def open_project(models: Path | None, dsn: str | None, suffix: str | None) -> Pr
         settings.schema_appendix or None,
         settings.target_suffix or None,
     )
-    return Project(graph, DsnConnections(address, options=options), settings, env, place, broken)
+    return Project(graph, DsnConnections(address, options=options), settings, env, place, took, broken)
 
 
 def instant(text: str | None, option: str, tz: str) -> datetime | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,8 @@ _OLDEST_SERVER = 140_000
 _LONG = 400
 #: Models that are named where there are many.
 _NAMED = 10
+#: Seconds from which on a definition file is slow to read.
+_SLOW = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,27 @@ def scope(connections: Connections, graph: Graph, models: Sequence[Model], env: 
             f"{named}. Give the folder of those with --models"
         )
     return Finding("info", "scope", "", f"{told}.")
+
+
+def slow_files(took: Mapping[Path, float]) -> list[Finding]:
+    """Name the definition files that take long to read: Airflow reads them again at every parse and for every task.
+
+    Args:
+        took: seconds by file.
+    """
+    slow = sorted(((seconds, file) for file, seconds in took.items() if seconds >= _SLOW), reverse=True)
+    if not slow:
+        return []
+    named = ", ".join(f"{file} ({seconds:.1f} s)" for seconds, file in slow[:_NAMED])
+    return [
+        Finding(
+            "warning",
+            "slow_files",
+            "",
+            f"{len(slow)} definition file(s) take {_SLOW:.0f} s or more to read, which Airflow does at every parse and "
+            f"for every task: {named}. Move heavy imports and what asks other systems into the functions that need them.",
+        )
+    ]
 
 
 def _server(conn: psycopg.Connection[Any]) -> Iterator[Finding]:

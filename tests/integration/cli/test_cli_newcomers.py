@@ -114,6 +114,15 @@ def test_doctor_names_a_target_that_cannot_be_written(bollhav_cli: Bollhav, db: 
     assert one["message"].startswith("the target shop.orders is a view, not a table: drop it")
 
 
+def test_doctor_names_files_that_are_slow_to_read(bollhav_cli: Bollhav, tmp_path: Path) -> None:
+    (file,) = (tmp_path / "models").glob("*.py")
+    file.write_text(f"import time\ntime.sleep(1.2)\n{file.read_text()}")
+    found = [one for one in as_json(bollhav_cli("doctor", "--json")) if one["code"] == "slow_files"]
+    assert len(found) == 1
+    assert f"models/{file.name} (1." in found[0]["message"]
+    assert as_json(bollhav_cli("doctor", "--json"))[0]["code"] != "slow_files"  # what is loaded is not read again
+
+
 NOISY = """
 import logging, sys, warnings
 from logging.config import dictConfig

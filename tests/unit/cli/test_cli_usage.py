@@ -89,7 +89,7 @@ def test_help_flows_with_the_terminal_and_lists_every_command(monkeypatch: pytes
     told = CliRunner().invoke(app, ["--help"]).output
     for command in COMMANDS:
         assert f" {command} " in told
-    assert "missing privileges, old inputs." in told
+    assert "missing privileges, old inputs" in told
     told = CliRunner().invoke(app, ["run", "--help"]).output
     assert "Exit code 0: every unit is applied, or there was nothing to do. 1: a unit failed." in told
     assert "all of them when none is given" not in told
