@@ -14,7 +14,7 @@ from bollhav_provider.hooks.settings import deployment_settings
 from bollhav_provider.version_compat import generation
 
 if TYPE_CHECKING:
-    from bollhav_provider.intervals import Interval, ResolvedWindow
+    from bollhav_provider.intervals import Grid, Interval, ResolvedWindow
     from bollhav_provider.model import Environment, Model
     from bollhav_provider.settings import Settings
     from bollhav_provider.state import RunKey
@@ -207,14 +207,35 @@ def run_window(context: Mapping[str, Any], model: Model, now: Callable[[], datet
 
 def _covered(context: Mapping[str, Any], model: Model, now: Callable[[], datetime]) -> Interval | None:
     """Return the data interval, or what stands for it; None for a run that says nothing of any time."""
-    from bollhav_provider.intervals import Interval, as_utc
+    from bollhav_provider.intervals import Interval
 
     if (found := data_interval(context)) is not None:
         return Interval(*found)
-    grid, at = model.run_grid, _partition(context, model)
-    if grid is None:
-        return None
-    if at is not None:
+    return None if model.run_grid is None else stand_in_window(context, model.run_grid, model.tz, now)
+
+
+def says_a_time(context: Mapping[str, Any]) -> bool:
+    """Whether the run has an interval, an instant or a partition: one by hand or by an asset may have none of them."""
+    return context.get("data_interval_end") is not None or _is_partition(context)
+
+
+def stand_in_window(context: Mapping[str, Any], grid: Grid, tz: str, now: Callable[[], datetime]) -> Interval | None:
+    """Return the window of a grid that a run without a data interval stands for.
+
+    That is the window of its partition, or the latest one that had ended at its instant.
+
+    Args:
+        context: the task's context.
+        grid: what one run covers.
+        tz: zone of a partition that is a plain date.
+        now: the database's clock.
+
+    Returns:
+        None where the run says nothing of any time.
+    """
+    from bollhav_provider.intervals import as_utc
+
+    if (at := _partition(context, tz)) is not None:
         return grid.cell(at)
     moment = context.get("data_interval_end")
     return None if moment is None else grid.latest_complete(min(as_utc(moment, "data_interval_end"), now()))
@@ -224,8 +245,8 @@ def _is_partition(context: Mapping[str, Any]) -> bool:
     return data_interval(context) is None and bool(context.get("partition_date") or context.get("partition_key"))
 
 
-def _partition(context: Mapping[str, Any], model: Model) -> datetime | None:
-    """Return the instant that the run's partition is of; None where its key says none."""
+def _partition(context: Mapping[str, Any], tz: str) -> datetime | None:
+    """Return the instant that the run's partition is of (a plain date in zone ``tz``); None where its key says none."""
     from bollhav_provider.intervals import as_utc, as_utc_or_day
 
     if (date := context.get("partition_date")) is not None:
@@ -235,7 +256,5 @@ def _partition(context: Mapping[str, Any], model: Model) -> datetime | None:
         at = datetime.fromisoformat(key)
     except ValueError:
         return None
-    # The keys of assets' events are in UTC and do not say so; a plain date is a day of the model's zone.
-    return as_utc(
-        at.replace(tzinfo=UTC) if "T" in key and at.tzinfo is None else as_utc_or_day(key, "key", model.tz), "key"
-    )
+    # The keys of assets' events are in UTC and do not say so.
+    return as_utc(at.replace(tzinfo=UTC) if "T" in key and at.tzinfo is None else as_utc_or_day(key, "key", tz), "key")

@@ -20,15 +20,23 @@ from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
 from bollhav_provider.links import SENSOR_LINKS
 from bollhav_provider.operators.base import default_retries, failing_for_good, unit_label, units_of
-from bollhav_provider.operators.run_context import data_interval, environment, run_settings, said_params
+from bollhav_provider.operators.run_context import (
+    data_interval,
+    environment,
+    run_settings,
+    said_params,
+    says_a_time,
+    stand_in_window,
+)
 from bollhav_provider.operators.run_keys import RUN_KEY
 from bollhav_provider.version_compat import seconds
 
 if TYPE_CHECKING:
     from bollhav_provider.hooks.connections import AirflowConnections
-    from bollhav_provider.intervals import Interval
+    from bollhav_provider.intervals import Grid, Interval
     from bollhav_provider.model import Environment, Freshness, Model, TableId, UpstreamContract
     from bollhav_provider.state import GateRequest
+    from bollhav_provider.state.refs import Conn
     from bollhav_provider.triggers.questions import Questions
 
 Mode = Literal["defer", "reschedule", "poke"]
@@ -42,8 +50,10 @@ class UpstreamSensor(BaseSensorOperator):
         UpstreamSensor(task_id="orders", model="warehouse.orders", contract="encapsulate",
         freshness=timedelta(days=1))
 
-    waits for the run's window: its parameters ``since`` and ``until``, else its data interval. A run without
-    either waits for the whole of the upstream.
+    waits for the run's window: its parameters ``since`` and ``until``, else its data interval. For a run that has an
+    instant or a partition instead, as those of a plain cron and of partitioned DAGs do, it is the upstream's window of
+    that partition, or the latest one that had ended at that instant. A run without any waits for the whole of the
+    upstream.
 
     Args:
         model: full name of the upstream, as the library knows it (without an environment's suffix).
@@ -198,7 +208,7 @@ class UpstreamSensor(BaseSensorOperator):
 
         env = self._environment(context)
         if self.downstream is None:
-            return Questions(env, requests=(self._request(env, self._run_window(context)),))
+            return Questions(env, requests=(self._request(env, self._run_window(context, env)),))
         from bollhav_provider.state import GateWatch
 
         watches = [GateWatch.of(self.downstream, env, unit, self.bound) for unit in units_of(self.units)]
@@ -221,22 +231,28 @@ class UpstreamSensor(BaseSensorOperator):
 
         return GateRequest.of(env_name(env, self.upstream), self.contract, window, self.freshness, source=self.upstream)
 
-    def _run_window(self, context: Mapping[str, Any]) -> Interval | None:
+    def _run_window(self, context: Mapping[str, Any], env: Environment) -> Interval | None:
         from bollhav_provider.intervals import Interval, as_utc_or_day
+        from bollhav_provider.state import db_now
 
         if self.units is not None:
             return units_of(self.units)[0].window
         params = said_params(context)
-        said = {name: as_utc_or_day(params[name], name, "UTC") for name in ("since", "until") if params.get(name)}
+        said = {name: params[name] for name in ("since", "until") if params.get(name)}
         if len(said) == 1:
             raise ConfigurationError(
                 f"{self.upstream}: the run's parameters have {next(iter(said))} alone, which makes no window to wait "
                 "for: give since and until."
             )
-        if said:
-            return Interval(said["since"], said["until"])
-        found = data_interval(context)
-        return Interval(*found) if found else None
+        if not said and (found := data_interval(context)) is not None:
+            return Interval(*found)
+        if not said and not says_a_time(context):
+            return None
+        with self._connections().state() as conn:
+            grid, tz = _windows_of(conn, env, env_name(env, self.upstream))
+            if said:
+                return Interval(*(as_utc_or_day(said[name], name, tz) for name in ("since", "until")))
+            return None if grid is None else stand_in_window(context, grid, tz, lambda: db_now(conn))
 
     def _look(self, asked: Questions) -> bool:
         """Look at the gates once. Returns whether all are open; says why not in the log and on the state
@@ -268,6 +284,19 @@ class UpstreamSensor(BaseSensorOperator):
         from bollhav_provider.hooks.library import LibraryHook
 
         return LibraryHook(self.bollhav_conn_id, settings=deployment_settings()).connections(f"bollhav {self.task_id}")
+
+
+def _windows_of(conn: Conn, env: Environment, full_name: str) -> tuple[Grid | None, str]:
+    """Return what one scheduled run of a registered model covers, and its zone, as far as the library says it."""
+    from bollhav_provider.intervals import Grid
+    from bollhav_provider.state.browse import find_entry
+
+    entry = find_entry(conn, env, full_name)
+    if entry is None:
+        return None, "UTC"
+    batching, tz = entry.metadata.get("batching") or {}, entry.metadata.get("tz") or "UTC"
+    cron = batching.get("window") or batching.get("chunk")
+    return Grid(cron, tz) if cron else None, tz
 
 
 def library_of(model: Model | None, conn_id: str | None) -> dict[str, Any]:

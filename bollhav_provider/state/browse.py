@@ -16,7 +16,7 @@ from psycopg import sql
 
 from bollhav_provider.model import Environment
 from bollhav_provider.state.clock import utc
-from bollhav_provider.state.library import LibraryEntry, entries
+from bollhav_provider.state.library import LibraryEntry, entries, get_entry
 from bollhav_provider.state.refs import Conn, StateRef
 from bollhav_provider.state.sound import APPLIED_AT, SOUND, WINDOWED
 from bollhav_provider.state.summary import STATUSES
@@ -57,6 +57,14 @@ def registered(conn: Conn, env: Environment) -> list[LibraryEntry]:
         return []
 
 
+def find_entry(conn: Conn, env: Environment, full_name: str) -> LibraryEntry | None:
+    """Return one entry by its name in the environment; None where there is none, or no library yet."""
+    try:
+        return get_entry(conn, env, full_name)
+    except _NO_LIBRARY:
+        return None
+
+
 def windowless(entry: LibraryEntry) -> bool:
     """Return whether a model has one row for its whole table: it is timeless, or is not cut into windows."""
     return entry.temporality == "timeless" or not (entry.metadata.get("batching") or {}).get("chunk")
@@ -95,9 +103,7 @@ def recent(
         wanted.append(sql.SQL("s.status = %(status)s"))
     if before is not None:
         wanted.append(sql.SQL("s.since < %(before)s"))
-    tail = sql.SQL("WHERE {} ORDER BY s.since DESC, s.until DESC LIMIT %(limit)s").format(
-        sql.SQL(" AND ").join(wanted)
-    )
+    tail = sql.SQL("WHERE {} ORDER BY s.since DESC, s.until DESC LIMIT %(limit)s").format(sql.SQL(" AND ").join(wanted))
     values = {"since": since, "until": until, "status": status, "before": before, "limit": limit}
     try:
         return fetch(conn, ref, tail, values, whole=whole)
@@ -128,9 +134,7 @@ def _count(conn: Conn, refs: Sequence[StateRef]) -> dict[StateRef, Standing]:
         "FROM {state} s WHERE {sound} GROUP BY s.status"
     )
     query = sql.SQL(" UNION ALL ").join(
-        one.format(
-            number=sql.Literal(number), windowed=WINDOWED, applied_at=APPLIED_AT, state=ref.ident, sound=SOUND
-        )
+        one.format(number=sql.Literal(number), windowed=WINDOWED, applied_at=APPLIED_AT, state=ref.ident, sound=SOUND)
         for number, ref in enumerate(refs)
     )
     rows: dict[int, list[Any]] = {number: [] for number in range(len(refs))}
@@ -143,6 +147,4 @@ def _standing(rows: Sequence[Any]) -> Standing:
     counts = dict.fromkeys(STATUSES, 0) | {status: number for status, number, *_ in rows}
     ends = [utc(until) for _, _, until, _, _ in rows if until is not None]
     loads = [utc(at) for _, _, _, at, _ in rows if at is not None]
-    return Standing(
-        counts, max(ends, default=None), max(loads, default=None), sum(stuck for *_, stuck in rows)
-    )
+    return Standing(counts, max(ends, default=None), max(loads, default=None), sum(stuck for *_, stuck in rows))

@@ -162,7 +162,7 @@ def test_a_sensor_takes_a_plain_date_as_models_do(library: str) -> None:
     from bollhav_provider.sensors import UpstreamSensor
 
     context = {"params": {"since": "2024-01-01", "until": "2024-01-02"}}
-    found = UpstreamSensor(task_id="orders", model="shop.orders")._run_window(context)
+    found = UpstreamSensor(task_id="orders", model="shop.orders")._run_window(context, Environment())
     assert found == window("2024-01-01", "2024-01-02")
 
 
