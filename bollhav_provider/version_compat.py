@@ -82,6 +82,14 @@ def _has_postgres_provider() -> bool:
         return False
 
 
+def task_colour(colour: str) -> str:
+    """Return the colour of an operator's box; on Airflow 3 that of any operator.
+
+    The pages of Airflow 3 show no such colour, and it would be stored with every task of every version of a DAG.
+    """
+    return "#fff" if AIRFLOW_V_3_0_PLUS else colour
+
+
 def any_of(assets: Sequence[Any]) -> Any:
     """Return the schedule that starts a run after an event of any of ``assets``."""
     from airflow.providers.common.compat.sdk import AssetAny

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -18,50 +18,47 @@ if TYPE_CHECKING:
 def model_markdown(model: Model, graph: Graph) -> str:
     """Return a page about a model: what it is, its window, its columns and where they come from.
 
-    Deterministic: the same definition gives the same text, so that no new DAG version is made without a
-        change.
+    Deterministic: the same definition gives the same text, so that no new DAG version is made without a change. Each
+    version of the DAG is stored with it, so nothing is written at length.
     """
     parts = [f"### `{model.full_name}`"]
     if model.description:
         parts.append(model.description.strip())
-    parts.append(_table(("", ""), _facts(model)))
-    if upstreams := _upstreams(model):
-        parts += ["#### Upstreams", _table(("source", "kind", "gate", "freshness"), upstreams)]
-    downstream = sorted(m.full_name for m in graph.downstreams(model))
-    if downstream:
-        parts += ["#### Downstreams", ", ".join(f"`{name}`" for name in downstream)]
+    parts.append("\n".join(f"- {name}: {said}" for name, said in _facts(model, graph)))
     if model.target.columns:
         rows = [(f"`{c.name}`", f"`{c.type}`", _key(c), c.description or "") for c in model.target.columns]
-        parts += ["#### Columns", _table(("column", "type", "", "description"), rows)]
+        parts.append(_table(("column", "type", "", ""), rows))
     if model.query:
-        parts += ["#### Query", f"```sql\n{_dedented(model.query)}\n```"]
+        parts.append(f"```sql\n{_dedented(model.query)}\n```")
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(model: Model) -> list[tuple[str, str]]:
-    facts = [("kind", f"{model.temporality} {model.materialization}")]
-    if not model.is_view:
-        facts.append(("write mode", f"`{model.target.write_mode}`"))
+def _facts(model: Model, graph: Graph) -> Iterator[tuple[str, str]]:
+    mode = "" if model.is_view else f", `{model.target.write_mode}`"
+    yield "kind", f"{model.temporality} {model.materialization}{mode}"
     if (grid := model.grid) is not None:
-        facts.append(("window", f"`{grid.cron}` in {grid.tz}"))
-    if (run_grid := model.run_grid) is not None and run_grid != model.grid:
-        facts.append(("one run covers", f"`{run_grid.cron}` in {run_grid.tz}"))
+        run_grid = model.run_grid
+        covers = f"; one run covers `{run_grid.cron}`" if run_grid is not None and run_grid != grid else ""
+        yield "window", f"`{grid.cron}` in {grid.tz}{covers}"
     if contract := _contract(model):
-        facts.append(("contract", contract))
+        yield "contract", contract
     if model.is_tracked:
         page = f"; [its windows]({state_page(model.full_name, None)})" if AIRFLOW_V_3_0_PLUS else ""
-        facts.append(("state", f"`{model.state_table}`{page}"))
-    people = _people(model)
-    if people:
-        facts.append(("people", people))
-    return facts
+        yield "state", f"`{model.state_table}`{page}"
+    if people := _people(model):
+        yield "people", people
+    if upstreams := ", ".join(_upstreams(model)):
+        yield "upstreams", upstreams
+    if downstreams := ", ".join(f"`{name}`" for name in sorted(m.full_name for m in graph.downstreams(model))):
+        yield "downstreams", downstreams
 
 
 def _contract(model: Model) -> str:
     """Return the ends of the contract in the zone of the model's windows, where a day's begin is a midnight."""
     begin, end = model.contract.begin, model.contract.end
     parts = [f"{word} {_local(at, model.tz)}" for word, at in (("from", begin), ("to", end)) if at is not None]
-    return f"{' '.join(parts)} in {model.tz}" if parts else ""
+    zone = f" in {model.tz}" if model.grid is None else ""  # the window above says it
+    return f"{' '.join(parts)}{zone}" if parts else ""
 
 
 def _local(at: datetime, tz: str) -> str:
@@ -81,15 +78,15 @@ def _people(model: Model) -> str:
     return "; ".join(f"{role}: {who}" for role, who in said.items() if who)
 
 
-def _upstreams(model: Model) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _upstreams(model: Model) -> Iterator[str]:
+    """Yield each input with what it is, unless that is a model, and what it is waited for."""
     for source in model.sources:
-        freshness = source.freshness
-        fresh = f"within {freshness.within} ({freshness.scope})" if freshness else ""
-        gate = f"`{source.contract}`" if source.contract else "none"
-        kind = source.kind
-        rows.append((f"`{source.name}`", kind, gate, fresh))
-    return rows
+        said = [] if source.kind == "model" else [source.kind]
+        if source.contract:
+            said.append(f"`{source.contract}`")
+        if fresh := source.freshness:
+            said.append(f"loaded within {fresh.within} ({fresh.scope})")
+        yield f"`{source.name}` ({', '.join(said)})" if said else f"`{source.name}`"
 
 
 def _key(column: Any) -> str:
@@ -104,8 +101,8 @@ def _key(column: Any) -> str:
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    lines = [f"|{'|'.join(head)}|", "|" + "-|" * len(head)]
+    lines += [f"|{'|'.join(map(_cell, row))}|" for row in rows]
     return "\n".join(lines)
 
 

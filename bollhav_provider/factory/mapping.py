@@ -57,6 +57,6 @@ def _parts() -> tuple[Any, Any, Any] | None:
         __slots__ = ()
 
         def __repr__(self) -> str:
-            return "the units of one batch"  # all that a serialised DAG shows of it
+            return "one batch"  # all that a serialised DAG shows of it
 
     return MappedTaskGroup, DictOfListsExpandInput, Batch

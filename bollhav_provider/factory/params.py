@@ -12,31 +12,14 @@ if TYPE_CHECKING:
 
 #: Gives the form a picker. Airflow 2 also refuses by it what is no full instant, such as a plain date.
 _INSTANT: dict[str, str] = {"format": "date-time"} if AIRFLOW_V_3_0_PLUS else {}
-#: What the form shows for each mode.
-_MODES = {
-    "discover": "discover: nothing, what is applied stays",
-    "bulldozer": "bulldozer: the run's window",
-    "torch": "torch: every unit of the model",
-}
+_MODES = ("discover", "bulldozer", "torch")
 #: Tells "no value given" from a given None.
 _NOTHING = object()
 _BOOLEANS = {
-    "dry_state": ("Plan only", "Show the plan in the log of the task prefill and change nothing."),
-    "mark_applied": (
-        "Mark as applied",
-        "Record the window's units as applied without moving any data, for data that was loaded another way. "
-        "Nothing checks that the data is there.",
-    ),
-    "reconcile": (
-        "Reconcile",
-        "Work off everything outstanding of the whole contract, not the run's window alone. Errors, orphaned and "
-        "blocked units are looked at again.",
-    ),
-    "cascade": (
-        "Cascade",
-        "Make the windows downstream that were made from this run's windows outstanding again, across DAGs, and start "
-        "runs of those DAGs for them. The log of the task prefill names the runs.",
-    ),
+    "dry_state": "Only log the plan, in the task prefill, and change nothing.",
+    "mark_applied": "Record the window as applied without loading it. Nothing checks that the data is there.",
+    "reconcile": "Do all that is outstanding of the contract, failed and blocked units too.",
+    "cascade": "Also redo what was made from these windows, by runs of its own DAGs.",
 }
 
 
@@ -72,38 +55,30 @@ def _param_class() -> Any:
 def run_params(model: Model | None) -> dict[str, Any]:
     """Return the parameters that make sense for a model; for None those of a DAG of several models.
 
-    Every default is null, which means: as configured, else the documented default.
+    Every default is null, which means: as configured, else the documented default. The form shows the parameters under
+    their own names, as the API and the documentation know them, and below each what it does in few words: Airflow keeps
+    all of it with every version of every DAG.
     """
     Param = _param_class()
     params: dict[str, Any] = {}
-    windowed = model is None or not model.is_windowless
-    if windowed:
-        params["since"] = Param(
-            None, type=["null", "string"], **_INSTANT, title="Since",
-            description="Start of the window, included. Empty: the run's data interval, else the latest window. "
-            "The API takes a date as well: midnight in the model's zone.",
-        )  # fmt: skip
-        params["until"] = Param(
-            None, type=["null", "string"], **_INSTANT, title="Until",
-            description="End of the window, excluded. Empty: with a Since the contract's end or now, else as above.",
-        )  # fmt: skip
+    if model is None or not model.is_windowless:
+        since = "Start of the window, included. Empty: the data interval, else the latest window."
+        until = "Its end, excluded. Empty: with a since the contract's end or now."
+        params["since"] = Param(None, since, type=["null", "string"], **_INSTANT)
+        params["until"] = Param(None, until, type=["null", "string"], **_INSTANT)
     if model is None:
-        params["only"] = Param(
-            None, type=["null", "string"], title="Only one table",
-            description="Full name of the one model to write; its parents are read as they are. Empty: all of the DAG.",
-        )  # fmt: skip
+        only = "Full name of the one model to write. Empty: all of the DAG."
+        params["only"] = Param(None, only, type=["null", "string"])
     if model is not None and not model.is_tracked:
         return params
-    params["state_mode"] = Param(
-        None, type=["null", "string"], enum=[None, *_MODES], title="State mode",
-        values_display={"None": "as configured (bulldozer, unless said otherwise)", **_MODES},
-        description="What is put back first, once a run. Whatever it is, the run does its own window alone.",
-    )  # fmt: skip
+    mode = (
+        "Put back first: nothing (discover), the run's window (bulldozer), the whole model (torch). "
+        "Empty or null: as configured."
+    )
+    params["state_mode"] = Param(None, mode, type=["null", "string"], enum=[None, *_MODES])
     if model is None or model.is_flexible:
-        params["interval_override"] = Param(
-            None, type=["null", "string"], title="Interval override",
-            description="Cron that slices the window of a flexible model in this run, for instance @daily.",
-        )  # fmt: skip
-    for name, (title, description) in _BOOLEANS.items():
-        params[name] = Param(None, type=["null", "boolean"], title=title, description=description)
+        override = "Cron that slices a flexible model's window in this run, for instance @daily."
+        params["interval_override"] = Param(None, override, type=["null", "string"])
+    for name, description in _BOOLEANS.items():
+        params[name] = Param(None, description, type=["null", "boolean"])
     return params

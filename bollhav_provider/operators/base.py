@@ -18,6 +18,7 @@ from bollhav_provider.version_compat import (
     TaskInterrupted,
     airflow_time_outs,
     mask_secret,
+    task_colour,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class ModelOperator(BaseOperator):
 
     #: Definitions are immutable: a copy of a task shares them.
     shallow_copy_attrs: Sequence[str] = ("model", "graph")
-    ui_color = "#dfe9f5"
+    ui_color = task_colour("#dfe9f5")
     operator_extra_links = TASK_LINKS
     #: Exceptions by which Airflow stops a task from outside; the unit stays pending.
     _interrupts: ClassVar[tuple[type[BaseException], ...]] = ()

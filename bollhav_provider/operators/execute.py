@@ -22,7 +22,7 @@ from bollhav_provider.operators.run_context import (
     task_run,
 )
 from bollhav_provider.operators.run_keys import RUN_KEY, WORK_KEY, prefill_of
-from bollhav_provider.version_compat import emit_asset_event, seconds
+from bollhav_provider.version_compat import emit_asset_event, seconds, task_colour
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Unit
@@ -59,7 +59,7 @@ class ExecuteOperator(ModelOperator):
     """
 
     template_fields: Sequence[str] = ("units",)
-    ui_color = "#cfe8d8"
+    ui_color = task_colour("#cfe8d8")
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from bollhav_provider.operators.run_context import (
     stand_in_window,
 )
 from bollhav_provider.operators.run_keys import RUN_KEY
-from bollhav_provider.version_compat import seconds
+from bollhav_provider.version_compat import seconds, task_colour
 
 if TYPE_CHECKING:
     from bollhav_provider.hooks.connections import AirflowConnections
@@ -75,7 +75,7 @@ class UpstreamSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("units", "upstream")
     shallow_copy_attrs: Sequence[str] = ("downstream", "bound")
-    ui_color = "#f5ecd7"
+    ui_color = task_colour("#f5ecd7")
     operator_extra_links = SENSOR_LINKS
 
     def __init__(

@@ -13,7 +13,7 @@ from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.factory import mapping
 from bollhav_provider.model import UpstreamContract
 
-SHOWN = "the units of one batch"
+SHOWN = "one batch"
 
 
 def built() -> dict[str, Any]:
