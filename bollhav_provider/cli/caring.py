@@ -64,15 +64,15 @@ def prune(
     with closing(project.connections.state()) as conn:
         state.bootstrap(conn, project.env)
         gone = dict(state.purge(conn, project.env, retention))
-        gone["coverage of dropped tables"] = state.coverage.forget_dropped(conn, project.env)
+        gone["coverage_of_dropped_tables"] = state.coverage.forget_dropped(conn, project.env)
     folded = 0
     for model in project.graph.models:
         if model.is_tracked and model.is_flexible:
             with closing(project.connections.state(model)) as conn:
                 state.register(conn, model, project.env)
                 folded += state.prune(conn, model, project.env, timedelta(days=settings.fold_after_days))
-    gone["rows of flexible models"] = folded
+    gone["rows_of_flexible_models"] = folded
     if json:
         render.as_json(gone)
     else:
-        render.table("", ("pruned", "rows"), list(gone.items()))
+        render.table("", ("pruned", "rows"), [(what.replace("_", " "), rows) for what, rows in gone.items()])

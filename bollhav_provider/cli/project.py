@@ -114,9 +114,16 @@ class Project:
 
         Raises:
             IntervalError: the dates make no window.
+            typer.BadParameter: there are dates, and the whole range is asked for.
         """
+        import typer
+
         from bollhav_provider.intervals import resolve_window
 
+        if whole and (since or until):
+            raise typer.BadParameter(
+                "--all, and --reconcile, mean the contract's whole range: leave --since and --until out."
+            )
         chunking = model.batching.time if model.batching is not None else None
         return resolve_window(
             model.grid,

@@ -148,7 +148,8 @@ def slow_files(took: Mapping[Path, float]) -> list[Finding]:
             "slow_files",
             "",
             f"{len(slow)} definition file(s) take {_SLOW:.0f} s or more to read, which Airflow does at every parse and "
-            f"for every task: {named}. Move heavy imports and what asks other systems into the functions that need them.",
+            f"for every task: {named}. Move heavy imports, and what asks other systems, into the functions that need "
+            "them.",
         )
     ]
 

@@ -91,6 +91,11 @@ class RunSpec:
                 "run: mark_applied records state without data, state_disabled moves data without state: "
                 "choose one."
             )
+        if self.reconcile and self.state_disabled:
+            raise ConfigurationError(
+                "run: reconcile works off what the state says is outstanding, state_disabled looks at no state: "
+                "choose one."
+            )
 
     @classmethod
     def from_settings(

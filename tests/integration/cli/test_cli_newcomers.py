@@ -56,6 +56,23 @@ def test_a_model_that_is_not_there_is_told_with_those_that_are(bollhav_cli: Boll
     assert told == "nothing: there is no such model in models; there are mart.flex, mart.sums, shop.orders"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "--all"),
+        ("run", "shop.orders", "--all"),
+        ("run", "shop.orders", "--reconcile"),
+        ("reset", "shop.orders", "--all", "--yes"),
+        ("mark-applied", "shop.orders", "--all", "--yes"),
+    ],
+    ids=" ".join,
+)
+def test_dates_beside_the_whole_range_are_refused(bollhav_cli: Bollhav, db: str, arguments: tuple[str, ...]) -> None:
+    told = bollhav_cli(*arguments, "--since", "2024-01-02", code=2)
+    assert "leave --since and --until out" in " ".join(told.output.replace("│", " ").split())
+    assert query(db, "SELECT to_regnamespace('z_bollhav')::text") == [(None,)]
+
+
 def test_tags_that_no_model_has_are_no_success(bollhav_cli: Bollhav) -> None:
     for command in ("plan", "status", "run"):
         told = str(bollhav_cli(command, "--select", "nonsense", code=1).exception)

@@ -54,6 +54,8 @@ def test_a_specification_follows_the_settings() -> None:
 def test_contradictions_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="choose one"):
         RunSpec(run=run_key(), mark_applied=True, state_disabled=True)
+    with pytest.raises(ConfigurationError, match=r"reconcile works off .* choose one"):
+        RunSpec(run=run_key(), reconcile=True, state_disabled=True)
     with pytest.raises(ConfigurationError, match="'nuke' is none of"):
         RunSpec(run=run_key(), mode="nuke")
 
