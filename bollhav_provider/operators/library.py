@@ -164,10 +164,19 @@ class RecordAppliedOperator(MarkAppliedOperator):
         dbt_run >> RecordAppliedOperator(task_id="record", model="dbt.orders", chunk="@daily")
 
     ``dbt.orders`` is then an upstream like any other. Without ``chunk`` the window is recorded as it is;
-    gates on it may ask for anything but EXACT.
+    gates on it may ask for anything but EXACT. The table's asset is an outlet of the task, so that what is made after
+    the table runs.
     """
 
     ui_color = "#e3f5ec"
+
+    def __init__(self, *, model: Model | str, **kwargs: Any) -> None:
+        from bollhav_provider.factory.assets import Assets
+
+        super().__init__(model=model, **kwargs)
+        asset = Assets.configured().of(self.model)
+        if asset not in self.outlets:
+            self.outlets = [*self.outlets, asset]
 
     def _units(self, found: ResolvedWindow) -> Sequence[Unit]:
         if self.model.is_flexible and found.window is not None:
