@@ -47,50 +47,52 @@ def _choices(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def has_field(cls: type[Definition], name: str) -> bool:
-    """Say whether a piece has a field of that name."""
-    return name in _kinds(cls)
-
-
-def all_plain(data: Mapping[str, Any]) -> bool:
-    """Say whether no argument needs a look: texts, numbers and nothing hold no slip."""
-    return all(type(value) in _PLAIN for value in data.values())
-
-
-def one_in_a_list(cls: type[Definition], data: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with a list around each piece that stands alone where several may."""
+@cache
+def _is_piece(kind: type) -> bool:
     from bollhav_provider.model.base import Definition
 
-    kinds = _kinds(cls)
-    alone = {
-        name: (value,)
-        for name, value in data.items()
-        if type(value) not in _PLAIN and name in kinds and kinds[name].many and isinstance(value, Definition)
-    }
-    return {**data, **alone} if alone else data
+    return issubclass(kind, Definition)
 
 
-def slips(cls: type[Definition], data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the slips among the arguments, as (field, message)."""
-    from bollhav_provider.model.base import Definition
+def looked_at(cls: type[Definition], data: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Look at the arguments before they are validated.
 
-    kinds = _kinds(cls)
+    Returns:
+        The arguments, with a list around each piece that stands alone where several may; and the slips among them, as
+        (field, message).
+    """
+    alone: dict[str, Any] = {}
+    found: list[tuple[str, str]] = []
+    kinds = None
     for name, value in data.items():
-        # A definition is told first: asking for the first time whether a class is a mapping goes through all of those.
-        if type(value) in _PLAIN or name not in kinds or isinstance(value, Definition):
+        if type(value) in _PLAIN:  # texts, numbers and nothing hold no slip
             continue
-        if isinstance(value, set | frozenset):
-            if name not in cls._unordered:
-                yield name, "a set has another order in every process; write a list"
-        elif isinstance(value, bool):
-            if kinds[name].number:
-                yield name, f"must be a number, not {value}"
-        elif isinstance(value, Mapping):
-            yield from _keys(name, value)
-        elif isinstance(value, list | tuple):
-            for position, item in enumerate(value):
-                if not isinstance(item, Definition) and isinstance(item, Mapping):
-                    yield from _keys(f"{name}[{position}]", item)
+        kinds = kinds or _kinds(cls)
+        kind = kinds.get(name)
+        if kind is None:
+            continue
+        # A piece is told first: asking for the first time whether a class is a mapping goes through all mappings.
+        if _is_piece(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+            if kind.many:
+                alone[name] = (value,)
+        else:
+            found += _slips(cls, name, value, kind)
+    return ({**data, **alone} if alone else data), found
+
+
+def _slips(cls: type[Definition], name: str, value: Any, kind: _Kind) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            if not _is_piece(type(item)) and isinstance(item, Mapping):  # type: ignore[arg-type]
+                yield from _keys(f"{name}[{position}]", item)
+    elif isinstance(value, set | frozenset):
+        if name not in cls._unordered:
+            yield name, "a set has another order in every process; write a list"
+    elif isinstance(value, bool):
+        if kind.number:
+            yield name, f"must be a number, not {value}"
+    elif isinstance(value, Mapping):
+        yield from _keys(name, value)
 
 
 def _keys(path: str, mapping: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:

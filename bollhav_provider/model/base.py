@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bollhav_provider.exceptions import DefinitionError, Problem
-from bollhav_provider.model.arguments import all_plain, has_field, one_in_a_list, slips
+from bollhav_provider.model.arguments import looked_at
 from bollhav_provider.model.explain import explain
 from bollhav_provider.model.frozen import Bag, FrozenDict, freeze, thaw
 from bollhav_provider.model.words import did_you_mean, shown
@@ -68,17 +68,16 @@ class Definition(BaseModel):
         cls = type(self)
         if args:
             data = cls._named(args, data)
-        if not all_plain(data):
-            data = one_in_a_list(cls, data)
-            if found := [Problem(cls._label(data), field, message) for field, message in slips(cls, data)]:
-                raise DefinitionError(found)
+        data, found = looked_at(cls, data)
+        if found:
+            raise DefinitionError([Problem(cls._label(data), field, message) for field, message in found])
         try:
             super().__init__(**cls._prepare(data))
         except ValidationError as error:
             raise DefinitionError(list(explain(error, cls._label(data), list(cls.model_fields)))) from None
         except Exception as error:  # a value of the user's own that fails while it is looked at
             raise DefinitionError([Problem(cls._label(data), "arguments", f"cannot be read: {error}")]) from error
-        if has_field(cls, "kind"):
+        if "kind" in cls.model_fields:
             # What tells one kind of piece from another is written out even where only given fields are.
             self.__pydantic_fields_set__.add("kind")
 

@@ -24,16 +24,19 @@ _DATA = frozenset({"rows", "extra", "headers", "params", "executor_config", "dag
 
 def text_problems(piece: Definition, path: str = "") -> Iterator[Finding]:
     """Yield what is wrong with the texts of a piece and of all pieces in it, as (field, message)."""
-    given = piece.model_fields_set
+    given, values = piece.model_fields_set, piece.__dict__
     for name, default_is_fine in _fields(type(piece)):
         if default_is_fine and name not in given:
             continue
-        value = getattr(piece, name)
-        if type(value) in _NO_TEXT:
-            continue
-        if type(value) is str:
+        value = values[name]
+        kind = type(value)
+        if kind is str:
+            if value.isascii() and value.isprintable() and not value.isspace() and value:
+                continue  # most are
             if (message := _problem(value, blank=name in piece._may_be_blank)) is not None:
                 yield f"{path}.{name}" if path else name, message
+            continue
+        if kind in _NO_TEXT or issubclass(kind, Enum):
             continue
         where = f"{path}.{name}" if path else name
         if isinstance(value, Definition):
