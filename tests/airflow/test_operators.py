@@ -355,4 +355,5 @@ def test_a_notifier_of_all_tasks_hears_of_a_failure(library: str, run: Any) -> N
     (message,) = sent
     assert (message["model"], message["task_id"], message["state"]) == ("shop.orders", "unit.execute", "failed")
     assert message["window"] == "[2024-01-01T00:00Z, 2024-01-02T00:00Z)"
-    assert "CheckFailedError" in message["text"]
+    if AIRFLOW_V_3_3_PLUS:  # in a run in one process Airflow 3.1 tells a callback of no exception
+        assert "CheckFailedError" in message["text"]
