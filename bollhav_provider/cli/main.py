@@ -7,6 +7,7 @@ import os
 import psycopg
 import typer
 
+from bollhav_provider import __version__
 from bollhav_provider.cli import caring, doing, looking, render
 from bollhav_provider.cli.signals import unwinding
 from bollhav_provider.cli.streams import Command, log_to_terminal
@@ -28,9 +29,18 @@ for _command in (
     app.command(_command.__name__.replace("_", "-"), cls=Command, help=_help)(_command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bollhav {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _start(
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="Say on standard error what is logged."),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Say on standard error what is logged: bollhav --verbose COMMAND."
+    ),
+    _: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_version, is_eager=True),
 ) -> None:
     log_to_terminal(verbose=verbose)
 
@@ -50,11 +60,15 @@ def main() -> None:
                 raise SystemExit(128 + stopped[-1])  # what shells expect after a signal
 
 
+#: How what the driver says starts when there never was a connection. One that was lost is another matter.
+_UNREACHABLE = ("connection failed", "connection timeout", "failed to resolve host")
+
+
 def _told(exc: Exception) -> str:
     text = shown(exc).strip()
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return f"{exc.diag.message_primary}. Remedy: bollhav doctor lists the GRANT statements that are missing."
-    if isinstance(exc, psycopg.OperationalError) and exc.sqlstate is None:
+    if isinstance(exc, psycopg.OperationalError) and text.startswith(_UNREACHABLE):
         return f"the database cannot be reached: {' '.join(text.split())}\nRemedy: correct --dsn or BOLLHAV_DSN."
     if isinstance(exc, psycopg.Error) and not isinstance(exc, psycopg.OperationalError):
         return f"{type(exc).__name__}: {text}\nBOLLHAV_TRACEBACK=1 shows where."

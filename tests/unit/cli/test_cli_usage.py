@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from bollhav_provider import __version__
 from bollhav_provider.cli import main, render
 from bollhav_provider.cli.main import app
 from bollhav_provider.cli.project import instant
@@ -94,6 +96,18 @@ def test_help_flows_with_the_terminal_and_lists_every_command(monkeypatch: pytes
     assert "Exit code 0: every unit is applied, or there was nothing to do. 1: a unit failed." in told
     assert "all of them when none is given" not in told
     assert "discover|bulldozer|torch" in told
+
+
+def test_the_version_is_told_without_models_or_database(empty: Path) -> None:
+    told = CliRunner().invoke(app, ["--version"])
+    assert (told.exit_code, told.output) == (0, f"bollhav {__version__}\n")
+
+
+def test_a_connection_that_was_lost_is_not_called_unreachable() -> None:
+    lost = psycopg.OperationalError("server closed the connection unexpectedly")
+    assert main._told(lost) == "server closed the connection unexpectedly"
+    never = psycopg.OperationalError("failed to resolve host 'db': Name or service not known")
+    assert main._told(never).startswith("the database cannot be reached: failed to resolve host 'db'")
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "reset"])
