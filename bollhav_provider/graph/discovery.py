@@ -93,7 +93,7 @@ def _read(
 ) -> list[tuple[Model, Path]]:
     files = _files(root)
     names = {file.name for file in files if file.suffix == _PYTHON}
-    before = dict(sys.modules)
+    before = frozenset(sys.modules)
     loaded = modules_by_file(real_root, names)
     modules: dict[Path, ModuleType] = {}
     models: list[tuple[Model, Path]] = []

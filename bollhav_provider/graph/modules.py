@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
@@ -19,6 +19,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+
+import pydantic
 
 from bollhav_provider.exceptions import DefinitionError
 from bollhav_provider.graph.statements import go_on_behind, module_that_raised
@@ -49,6 +51,8 @@ _imported: dict[Path, _Imported] = {}
 _discovered: set[Path] = set()
 _roots: list[Path] = []
 _appended: list[str] = []
+#: Where Python's own modules are, and the packages that are installed.
+_LIBRARIES = tuple(str(Path(module.__file__ or os.sep).parents[up]) for module, up in ((os, 0), (pydantic, 1)))
 #: Files that are being imported right now; a definition file may itself discover its folder.
 _in_progress: set[Path] = set()
 
@@ -120,30 +124,47 @@ def _places(module: ModuleType) -> list[str]:
         return []
 
 
-def _is_below(place: str, root: Path) -> bool:
+def _is_below(place: str, root: Path | str) -> bool:
     return place == str(root) or place.startswith(f"{root}{os.sep}")
 
 
-def modules_by_file(
-    root: Path, names: Set[str], before: Mapping[str, ModuleType] | None = None
-) -> dict[Path, list[ModuleType]]:
+def modules_by_file(root: Path, names: Set[str], before: Set[str] = frozenset()) -> dict[Path, list[ModuleType]]:
     """Return the modules that are loaded from certain files below ``root``, whoever imported them.
 
     Args:
         root: the folder or file, resolved.
-        names: of the files, without their folders. A process with Airflow in it has modules by the thousand, and
-            where each of them really is would have to be asked of the file system.
-        before: ``sys.modules`` as it was; what has not changed since is left out.
+        names: of the files, without their folders. Where a module really is would have to be asked of the file system.
+        before: names of modules that were loaded before; they are left out.
     """
     found: dict[Path, list[ModuleType]] = {}
-    known: Mapping[str, ModuleType] = before if before is not None else {}
-    for module in [module for name, module in list(sys.modules.items()) if known.get(name) is not module]:
+    for module in _loaded(root, before):
         file = getattr(module, "__file__", None)
         if not (isinstance(file, str) and file[file.rfind(os.sep) + 1 :] in names and isinstance(module, ModuleType)):
             continue
         if _is_below(str(path := real_file(file)), root):
             found.setdefault(path, []).append(module)
     return found
+
+
+def _loaded(root: Path, before: Set[str]) -> Iterator[object]:
+    """Yield the loaded modules, but for those of packages that are installed elsewhere.
+
+    A process with Airflow in it has modules by the thousand, and each that is only looked at costs a forked one a few
+    pages of memory of its own.
+    """
+    libraries = tuple(
+        f"{place}{os.sep}" for place in _LIBRARIES if not _is_below(str(root), place) | _is_below(str(root), _real(place))
+    )
+    elsewhere: dict[str, bool] = {}
+    for name in list(sys.modules):
+        if name in before:
+            continue
+        top = name.partition(".")[0]
+        if top not in elsewhere:
+            file = getattr(sys.modules.get(top), "__file__", None)
+            elsewhere[top] = isinstance(file, str) and file.startswith(libraries)
+        if not elsewhere[top] and (module := sys.modules.get(name)) is not None:
+            yield module
 
 
 def real_file(file: str | Path) -> Path:
