@@ -268,7 +268,8 @@ def _build(conn: Conn, schema: str) -> None:
                         sql.Identifier(index), sql.Identifier(schema, table_name), raw(columns)
                     )
                 )
-    for file in _missing_files(conn, schema):
+    files = _missing_files(conn, schema)
+    for file in files:
         conn.execute(file.render(schema))
         conn.execute(
             sql.SQL("INSERT INTO {} (file, digest) VALUES (%s, %s)").format(
@@ -276,7 +277,9 @@ def _build(conn: Conn, schema: str) -> None:
             ),
             (file.name, file.digest),
         )
-        log.info("installed %s (%s) in %s", file.name, file.digest, schema)
+    if files:
+        named = ", ".join(f"{file.name} {file.digest}" for file in files)
+        log.info("the library %s is made, or brought up to date, with %s", schema, named)
 
 
 def _state_table_steps(conn: Conn, ref: StateRef) -> list[sql.Composed]:

@@ -59,6 +59,14 @@ def test_sixteen_first_runs_at_once_on_an_empty_database_all_succeed(db: str, ro
         assert state.coverage.verify(conn, state.StateRef.of(models[0], ENV)).kept
 
 
+def test_a_new_library_is_told_in_one_line_and_once(conn: Conn, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        for _ in range(2):
+            state.bootstrap(conn, ENV)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("the library z_bollhav is made, or brought up to date, with claims.sql ")
+
+
 def test_the_second_bootstrap_only_looks(conn: Conn) -> None:
     set_up(conn, daily())
     before = one(conn, "SELECT pg_current_xact_id()::text::bigint")
