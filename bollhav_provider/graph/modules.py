@@ -152,9 +152,9 @@ def _loaded(root: Path, before: Set[str]) -> Iterator[object]:
     A process with Airflow in it has modules by the thousand, and each that is only looked at costs a forked one a few
     pages of memory of its own.
     """
-    libraries = tuple(
-        f"{place}{os.sep}" for place in _LIBRARIES if not _is_below(str(root), place) | _is_below(str(root), _real(place))
-    )
+    mine = str(root)
+    outside = [place for place in _LIBRARIES if not (_is_below(mine, place) or _is_below(mine, _real(place)))]
+    libraries = tuple(f"{place}{os.sep}" for place in outside)
     elsewhere: dict[str, bool] = {}
     for name in list(sys.modules):
         if name in before:
