@@ -46,6 +46,26 @@ def test_everything_that_the_provider_info_names_exists() -> None:
         assert hasattr(import_module(module), name), path
 
 
+def test_airflow_finds_the_provider_and_everything_that_it_brings() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    manager, info = ProvidersManager(), get_provider_info()
+    shown = manager.providers["airflow-provider-bollhav"].data  # by `airflow providers get`
+    assert {key: shown[key] for key in info} == info
+    hook = manager.hooks["bollhav"]
+    assert hook is not None
+    assert (hook.hook_name, hook.connection_testable) == ("Bollhav library", True)
+    assert set(info["extra-links"]) <= set(manager.extra_links_class_names)
+    assert set(info["notifications"]) <= set(manager.notification)
+    assert "bollhav" in manager.taskflow_decorators
+    triggers = {trigger.trigger_class_name for trigger in manager.trigger}
+    assert set(info["triggers"][0]["python-modules"]) <= triggers
+    assert "bollhav" in dict(manager.provider_configs)["airflow-provider-bollhav"]
+    if AIRFLOW_V_3_0_PLUS:
+        assert manager.field_behaviours["bollhav"]["relabeling"]["schema"] == "Database"
+        assert "extra__bollhav__sslmode" in manager.connection_form_widgets
+
+
 def test_every_option_is_described_and_none_has_a_default_that_would_hide_the_environment() -> None:
     options = get_provider_info()["config"]["bollhav"]["options"]
     assert {option.name for option in OPTIONS} <= set(options)
