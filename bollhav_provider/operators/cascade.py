@@ -16,7 +16,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid5
 
+from airflow.providers.common.compat.sdk import AirflowFailException
+
 from bollhav_provider.operators.dag_runs import Answer, is_paused, start_run
+from bollhav_provider.operators.only import models_of
 from bollhav_provider.operators.run_context import run_window, said_params
 from bollhav_provider.operators.run_keys import CASCADE_KEY
 
@@ -86,6 +89,44 @@ class Cascade:
         self._spec = spec
         self._dag_ids: Mapping[str, str] = getattr(task, "dag_ids", {})
 
+    def refuse_own_queue(self, steps: Iterable[CascadeStep]) -> None:
+        """Refuse a cascade that would wait for itself, before anything is put back.
+
+        Args:
+            steps: what would be put back.
+
+        Raises:
+            AirflowFailException: the DAG allows one run at a time, and one of its models would wait for a further run.
+        """
+        dag = self._task.get_dag()
+        if dag is None or dag.max_active_runs != 1:
+            return
+        from bollhav_provider.factory.names import dag_id
+        from bollhav_provider.operators.own_queue import gates, stuck
+
+        queued: list[Again] = []
+        elsewhere: list[Again] = []
+        for again in self._runs(steps, warn=False):
+            here = self._dag_ids.get(again.model, dag_id(again.model)) == dag.dag_id
+            (queued if here else elsewhere).append(again._replace(model=self._in_library(again.model)))
+        if not queued:
+            return
+        with self._connections.state(self._task.model) as conn:
+            links = gates(conn, self._task.resolved_graph(), self._spec.env)
+        held = {self._in_library(name) for name in models_of(self._task)}
+        mine = {self._in_library(name): done for name, done in self._done_here().items()}
+        found = stuck(queued, elsewhere, links, held, mine)
+        if found is None:
+            return
+        span = str(self._spec.window) if self._spec.window is not None else "the whole"
+        raise AirflowFailException(
+            f"{self._task.model.full_name}: a run of {span} with cascade would wait for itself: {found.waiting} waits "
+            f"for {found.again}, which another run of the DAG {dag.dag_id} has to make again, and that DAG allows one "
+            "run at a time (max_active_runs=1), so it starts only when this one has ended. Nothing was put back. Give "
+            "the run a since and until that hold all of it, allow the DAG more runs at a time, or use `bollhav run "
+            "--cascade`."
+        )
+
     def start(self, steps: Iterable[CascadeStep]) -> None:
         """Start a run for everything that was put back, and say of what it cannot be done what somebody has to do.
 
@@ -112,7 +153,7 @@ class Cascade:
         if failure is not None:
             raise failure
 
-    def _runs(self, steps: Iterable[CascadeStep]) -> list[Again]:
+    def _runs(self, steps: Iterable[CascadeStep], *, warn: bool = True) -> list[Again]:
         """Return a run for each stretch that this run does not do itself, the models in the steps' order."""
         from bollhav_provider.intervals import IntervalSet
 
@@ -123,10 +164,11 @@ class Cascade:
             by_model.setdefault((step.model, step.put_back_by), []).append(step)
         for (name, by), found in by_model.items():
             if name in self._task.resolved_graph() and not found[0].here:
-                self._log.warning(
-                    "%s: %d unit(s) are pending again and stay so: the model is not enabled here.",
-                    name, sum(step.units for step in found),
-                )  # fmt: skip
+                if warn:
+                    self._log.warning(
+                        "%s: %d unit(s) are pending again and stay so: the model is not enabled here.",
+                        name, sum(step.units for step in found),
+                    )  # fmt: skip
                 continue
             whole, own = mine.get(name, (False, None))
             if whole:
@@ -155,6 +197,12 @@ class Cascade:
             window = run_window(self._context, model, self._now)
             found[model.full_name] = (self._spec.reconcile or model.is_windowless, window.window)
         return found
+
+    def _in_library(self, name: str) -> str:
+        """Return a model's name in the run's environment."""
+        from bollhav_provider.model import TableId
+
+        return self._spec.env.table(TableId.parse(name)).full_name
 
     def _now(self) -> datetime:
         from bollhav_provider.state import db_now
@@ -189,11 +237,9 @@ class Cascade:
         model alone, its id says: anything may happen in others.
         """
         from bollhav_provider.factory.groups import possible_groups
-        from bollhav_provider.model import TableId
         from bollhav_provider.state import attempts, get_entry
 
-        env = self._spec.env
-        full_name = env.table(TableId.parse(name)).full_name
+        env, full_name = self._spec.env, self._in_library(name)
         with self._connections.state(self._task.model) as conn:
             entry = get_entry(conn, env, full_name)
             made = attempts(conn, env, full_name, limit=_ATTEMPTS)

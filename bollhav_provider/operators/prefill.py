@@ -134,7 +134,8 @@ def prepare_run(
         return spec, ()
     window = found.window or "whole"
     log.info("%s: window %s (%s), state mode %s", model.full_name, window, found.origin, spec.mode)
-    prepared = prepare(connections, task.resolved_graph(), model, spec)
+    cascade = Cascade(task, context, connections, spec)
+    prepared = prepare(connections, task.resolved_graph(), model, spec, before_cascade=cascade.refuse_own_queue)
     for warning in prepared.warnings:
         log.warning("%s: %s", model.full_name, warning)
     if prepared.message not in prepared.warnings:
@@ -146,7 +147,7 @@ def prepare_run(
         ti.xcom_push(key=PLAN_KEY, value=dict(prepared.plan))
     if spec.cascade:
         before = _before_cleared(task, context, connections, spec)
-        Cascade(task, context, connections, spec).start([*prepared.cascade, *before])
+        cascade.start([*prepared.cascade, *before])
     return spec, prepared.units
 
 

@@ -81,6 +81,23 @@ def put_back(
     return _steps(conn, graph, model, spec)
 
 
+def foreseen(
+    conn: psycopg.Connection[Any], graph: Graph, model: Model, spec: RunSpec, units: Sequence[Unit]
+) -> tuple[CascadeStep, ...]:
+    """Return what :func:`put_back` will put back; nothing is put back. Arguments as there.
+
+    It is asked before the run's own units are reset, which are then in nobody's way.
+    """
+    if not units:
+        return ()
+    name = spec.env.table(model.identity).full_name
+    windows = [unit.window for unit in units if unit.window is not None]
+    found = cascade(conn, spec.env, {name: windows or None})
+    own = {(name, unit) for unit in units}
+    others = [(one.full_name, one.unit) for one in found if (one.full_name, one.unit) not in own]
+    return _as_steps(conn, graph, model, spec, others)
+
+
 def steps_of(connections: Connections, graph: Graph, model: Model, spec: RunSpec) -> tuple[CascadeStep, ...]:
     """Return what a run put back when it was prepared; nothing is put back now.
 
@@ -100,11 +117,18 @@ def _putting_back(model: Model, spec: RunSpec) -> RunKey:
 
 
 def _steps(conn: psycopg.Connection[Any], graph: Graph, model: Model, spec: RunSpec) -> tuple[CascadeStep, ...]:
+    return _as_steps(conn, graph, model, spec, restated(conn, spec.env, _putting_back(model, spec)))
+
+
+def _as_steps(
+    conn: psycopg.Connection[Any], graph: Graph, model: Model, spec: RunSpec, units: Iterable[tuple[str, Unit]]
+) -> tuple[CascadeStep, ...]:
+    """Make steps of units that have to run again, which are in an order in which they can."""
     run = _putting_back(model, spec)
     here = {spec.env.table(other.identity).full_name: other for other in graph.models}
     declared = {entry.full_name: entry for entry in state.entries(conn, spec.env)}
     found: dict[str, list[Unit]] = {}
-    for full_name, unit in restated(conn, spec.env, run):
+    for full_name, unit in units:
         found.setdefault(full_name, []).append(unit)
     steps: list[CascadeStep] = []
     for full_name, again in found.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from bollhav_provider import data, state
 from bollhav_provider.data.commits import ensure_marks
 from bollhav_provider.intervals import Grid, Unit, split_window
 from bollhav_provider.model import Model
-from bollhav_provider.run.cascade import put_back
+from bollhav_provider.run.cascade import CascadeStep, foreseen, put_back
 from bollhav_provider.run.connections import Connections
 from bollhav_provider.run.inputs import gated_tables
 from bollhav_provider.run.results import Prepared
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec) -> Prepared:
+def prepare(
+    connections: Connections,
+    graph: Graph,
+    model: Model,
+    spec: RunSpec,
+    *,
+    before_cascade: Callable[[Sequence[CascadeStep]], None] | None = None,
+) -> Prepared:
     """Register the model, prefill its state, invalidate once, and list what is outstanding in the run's
     window.
 
@@ -38,6 +46,8 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
         graph: of all models; a dry run shows the plan with it.
         model: what is run.
         spec: how.
+        before_cascade: told what the run is about to put back downstream, before it resets anything; what it raises
+            ends the run there.
 
     Raises:
         GrainChangedError: rows of a fixed model do not lie on its grid; the text names the way out.
@@ -62,6 +72,8 @@ def prepare(connections: Connections, graph: Graph, model: Model, spec: RunSpec)
         _make_target(connections, model, spec, warnings)
         counts = {"prefilled": state.prefill(conn, model, spec.env, spec.window, run=spec.run, chunk=chunk)}
         window = spec.window
+        if spec.cascade and before_cascade is not None:
+            before_cascade(foreseen(conn, graph, model, spec, _about_to_load(conn, model, spec, chunk)))
         if spec.reconcile:
             bound = gated_tables(model, graph.upstreams(model))
             counts |= state.reconcile(conn, model, spec.env, spec.run, bound).to_json()
@@ -119,6 +131,16 @@ def _override(model: Model, spec: RunSpec, warnings: list[str]) -> Grid | None:
         )
         return None
     return spec.override(model.tz)
+
+
+def _about_to_load(
+    conn: psycopg.Connection[Any], model: Model, spec: RunSpec, chunk: Grid | None
+) -> tuple[Unit, ...]:
+    """Return the units that the run is going to load, as far as can be told before it resets them."""
+    if spec.reconcile or spec.mode == "discover":
+        found = state.units(conn, model, spec.env, None if spec.reconcile else spec.window)
+        return tuple(row.unit for row in found)
+    return _slices(model, spec, chunk)
 
 
 def _make_target(connections: Connections, model: Model, spec: RunSpec, warnings: list[str]) -> None:
