@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from bollhav_provider.cli import options, render
-from bollhav_provider.cli.looking import WAITING, show_plan
+from bollhav_provider.cli.looking import WAITING, show_broken, show_plan
 from bollhav_provider.cli.project import Project, open_project
 from bollhav_provider.cli.signals import stop_name
 from bollhav_provider.exceptions import ConfigurationError
@@ -70,6 +70,7 @@ def run(
     if asked.dry_state:
         show_plan(project, chosen, asked, since, until, whole=whole or asked.reconcile, json=json)
         return
+    show_broken(project)
     report = _Report(json)
     now = project.now()
     for model in chosen:

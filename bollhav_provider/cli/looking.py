@@ -106,7 +106,7 @@ def _show_plan(found: Any, notes: dict[str, str], project: Project) -> None:
             [(one.full_name, one.unit.label, ", ".join(one.because)) for one in found.outdated],
         )
     render.say(found.sentence)
-    _show_broken(project)
+    show_broken(project)
 
 
 def status(
@@ -175,7 +175,7 @@ def status(
         "note",
     )
     render.table("", headers, rows)
-    _show_broken(project)
+    show_broken(project)
 
 
 def _applied(stands: Summary) -> str:
@@ -209,6 +209,7 @@ def explain(
         show(told)
 
 
-def _show_broken(project: Project) -> None:
+def show_broken(project: Project) -> None:
+    """Say on standard error which definitions were set aside: a command that goes on does so without them."""
     for problem in project.broken:
         render.say(render.word("cannot be used", "red"), f": {problem}", console=render.err)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bollhav_provider.exceptions import ConfigurationError, DefinitionError, Problem
+from bollhav_provider.exceptions import ConfigurationError, DefinitionError
 
 if TYPE_CHECKING:
     from bollhav_provider.graph import Graph
@@ -58,15 +58,10 @@ class Project:
         if name in rejected:
             raise DefinitionError(rejected[name])
         if name not in self.graph and self.broken:
-            raise DefinitionError(
-                [
-                    Problem(
-                        name,
-                        "model",
-                        "it is not among the models that can be read",
-                    )
-                ]
-            ) from None
+            listed = "\n".join(self.broken)
+            raise ConfigurationError(
+                f"{name}: it is not among the models in {self.place} that can be read. What cannot be:\n{listed}"
+            )
         if name not in self.graph:
             hint = did_you_mean(name, (known := sorted(one.full_name for one in self.graph.models))).removeprefix("; ")
             some = f"there are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}"

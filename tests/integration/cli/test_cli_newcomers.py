@@ -79,6 +79,21 @@ def test_tags_that_no_model_has_are_no_success(bollhav_cli: Bollhav) -> None:
         assert told == "--select 'nonsense': no model in models is meant; the tags are mart, raw."
 
 
+def test_definitions_that_cannot_be_read_are_told_by_every_command_that_goes_on_without_them(
+    bollhav_cli: Bollhav, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "broken.py").write_text("import no_such_module_anywhere\n")
+    for arguments in (("plan", *WEEK), ("status",), ("run", "shop.orders", *WEEK)):
+        told = bollhav_cli(*arguments)
+        assert "models/broken.py:1: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in told.stderr
+        assert "no_such_module" not in told.stdout
+    found = as_json(bollhav_cli("doctor", "--json", code=1))
+    assert [one["code"] for one in found if one["level"] == "error"] == ["definition"]
+    missing = str(bollhav_cli("run", "shop.lines", code=1).exception)
+    assert missing.startswith("shop.lines: it is not among the models in models that can be read. What cannot be:\n")
+    assert "models/broken.py:1: ModuleNotFoundError" in missing
+
+
 def test_a_plan_says_why_a_model_has_nothing_to_do(bollhav_cli: Bollhav) -> None:
     told = as_json(bollhav_cli("plan", "shop.orders", "--json"))
     (note,) = told["notes"]
