@@ -4,8 +4,8 @@
 
 A worker process costs a second and more of its start, whatever its task does: half an hour for a thousand gates before
 anything can be measured. This takes the task instances that are ``scheduled`` and whose pool gives them no slot, calls
-each one's own ``execute`` with its units from the run's XCom, and writes to the metadata what Airflow's API writes when
-a worker says that its task defers. Triggerer and scheduler do not know the difference.
+each one's own ``execute`` (a gate's with its units from the run's XCom), and writes to the metadata what Airflow's API
+writes when a worker says that its task defers. Triggerer and scheduler do not know the difference.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ def main(dag_file: str, dag_id: str, task_id: str) -> int:
     )
     with create_session() as session:
         found = list(session.scalars(mine))
-        units = {run_id: units_of_run(session, dag_id, run_id) for run_id in {ti.run_id for ti in found}}
+        is_gate = hasattr(task, "units")
+        runs = {ti.run_id for ti in found} if is_gate else ()
+        units = {run_id: units_of_run(session, dag_id, run_id) for run_id in runs}
         for ti in found:
             gate = copy.copy(task)
-            gate.units = units[ti.run_id][ti.map_index]
+            if is_gate:
+                gate.units = units[ti.run_id][ti.map_index]
             deferred = deferral(gate)
             path, arguments = deferred.trigger.serialize()
             trigger = Trigger(classpath=path, kwargs={})
@@ -48,8 +51,9 @@ def main(dag_file: str, dag_id: str, task_id: str) -> int:
             ti.state, ti.trigger_id = TaskInstanceState.DEFERRED, trigger.id
             ti.next_method, ti.next_kwargs = deferred.method_name, serialize(deferred.kwargs or {})
             ti.start_date = utcnow()
-            ti.trigger_timeout = ti.start_date + deferred.timeout
-            ti._rendered_map_index = gate.label
+            if is_gate:
+                ti.trigger_timeout = ti.start_date + deferred.timeout
+                ti._rendered_map_index = gate.label
             session.commit()
     print(len(found))
     return 0

@@ -29,7 +29,9 @@ from waiting_probe import LAGS  # noqa: E402
 
 from bollhav_provider import run as core  # noqa: E402
 from bollhav_provider.graph import build_graph  # noqa: E402
-from bollhav_provider.intervals import Interval  # noqa: E402
+from bollhav_provider.intervals import Interval, Unit  # noqa: E402
+from bollhav_provider.model import Environment  # noqa: E402
+from bollhav_provider.state import mark_applied  # noqa: E402
 from bollhav_provider.testing.postgres import PostgresServer  # noqa: E402
 from tools import LOCAL, VENV  # noqa: E402
 from tools.demo.deployment import Deployment, deployment  # noqa: E402
@@ -110,7 +112,7 @@ class Scene:
         if not workers:
             for dag_id, days in new.items():
                 self.until(lambda days=days: self.gates("scheduled") >= days, "all gates of the runs scheduled")
-                self._defer(dag_id)
+                self.defer(dag_id, GATE)
         self.until(lambda: self.gates("deferred") + self.gates("success") >= gates, f"{gates} gates wait", 900)
         self.until(lambda: self.triggers() >= self.gates("deferred"), "the triggerer has them all")
         if "mart.audit" in new:
@@ -118,18 +120,18 @@ class Scene:
             self.running.airflow.pause("mart.audit")
         return time.monotonic() - began
 
-    def _defer(self, dag_id: str) -> None:
-        """Defer the scheduled gates of a DAG."""
+    def defer(self, dag_id: str, task_id: str, **variables: str) -> None:
+        """Defer the scheduled instances of a task, in a process with these environment variables more."""
         command = [VENV / "bin" / "python", ROOT / "benchmarks" / "waiting_defer.py", DAGS / "waiting_dag.py"]
         with (self.running.logs / "defer.log").open("ab") as log:
-            told = {"env": self.running.environment, "stdout": log, "stderr": subprocess.STDOUT, "check": True}
-            subprocess.run([*command, dag_id, GATE], **told)
+            environment = self.running.environment | variables
+            told = {"env": environment, "stdout": log, "stderr": subprocess.STDOUT, "check": True}
+            subprocess.run([*command, dag_id, task_id], **told)
 
-    def triggers(self) -> int:
-        """Return how many gates' triggers are some triggerer's."""
-        found: int = self.one(
-            "SELECT count(*) FROM trigger WHERE triggerer_id IS NOT NULL AND classpath LIKE '%%UpstreamTrigger'"
-        )
+    def triggers(self, kind: str = "UpstreamTrigger") -> int:
+        """Return how many triggers of a kind, those of gates by default, are some triggerer's."""
+        query = "SELECT count(*) FROM trigger WHERE triggerer_id IS NOT NULL AND classpath LIKE '%%' || %s"
+        found: int = self.one(query, kind)
         return found
 
     def slots(self, pool: str, slots: int) -> None:
@@ -166,6 +168,14 @@ class Scene:
             found = dict(conn.execute((query + orders.state_table).encode()).fetchall())
         return [found[day(at)] for at in days]
 
+    def open_at_once(self, days: list[int]) -> float:
+        """Make the upstream's days applied, all in one commit; returns when that was asked for."""
+        units = [Unit(Interval(day(at), day(at + 1))) for at in days]
+        asked = time.time()
+        with self.running.connect() as conn:
+            mark_applied(conn, orders, Environment(), units, core.run_key(who="benchmark"), "a crowd")
+        return asked
+
     def started(self, at: int, task: str = AFTER) -> float | None:
         """Return when the task of a day's gate started, None while it has not."""
         dag_id, run_id, index = self.where[at]
@@ -173,6 +183,12 @@ class Scene:
         where = "WHERE dag_id = %s AND run_id = %s AND task_id = %s AND map_index = %s"
         found: float | None = self.one(query + where, dag_id, run_id, task, index)
         return found
+
+    def waiting(self) -> list[int]:
+        """Return the days whose gates wait."""
+        query = "SELECT dag_id, run_id, map_index FROM task_instance WHERE task_id = %s AND state = 'deferred'"
+        found = set(self.metadata.execute(query, (GATE,)).fetchall())
+        return [at for at, instance in sorted(self.where.items()) if instance in found]
 
     def kill_triggerer(self) -> None:
         """SIGKILL, as the kernel does when memory is short."""

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-#: How many may leave in one instant, and how many a second after them: about what one supervisor takes in.
-_AT_ONCE, _A_SECOND = 25, 20.0
+#: How many may leave in one instant, and how many a second after them: what a supervisor takes in on two busy cores.
+_AT_ONCE, _A_SECOND = 25, 25.0
 #: Seconds from which on the writing of a line says that the pipe is full, and the most that all wait for one.
 _SLOW, _LONGEST = 0.05, 5.0
 
