@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 _NAME = "Bollhav"
@@ -39,43 +40,23 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _OPERATORS = ("execute", "prefill", "run_model", "library")
 
 
 def _connection_type() -> dict[str, Any]:
     """Return the form of connection type ``bollhav``; everything in it but the password is shown."""
-    text = {"type": ["string", "null"]}
+    from bollhav_provider.hooks import form
+
     return {
         "connection-type": "bollhav",
         "hook-class-name": "bollhav_provider.hooks.library.LibraryHook",
         "hook-name": "Bollhav library",
         "ui-field-behaviour": {
-            "hidden-fields": [],
-            "relabeling": {"schema": "Database", "login": "User", "host": "Host or socket directory"},
-            "placeholders": {"port": "5432", "host": "db.example.com", "schema": "warehouse"},
+            "hidden-fields": list(form.HIDDEN),
+            "relabeling": dict(form.LABELS),
+            "placeholders": dict(form.PLACEHOLDERS),
         },
-        "conn-fields": {
-            "sslmode": {
-                "label": "SSL mode",
-                "description": "Whether the connection is encrypted, and whom it has to lead to.",
-                "schema": {
-                    "type": ["string", "null"],
-                    "enum": [None, *_SSL_MODES],
-                    "values_display": {"None": "as libpq has it (prefer)"},
-                },
-            },
-            "sslrootcert": {
-                "label": "SSL root certificate",
-                "description": "Path of the certificate authority's file, on workers, triggerer and API server.",
-                "schema": text,
-            },
-            "options": {
-                "label": "Options",
-                "description": "Further server settings of each session, for instance -c search_path=public.",
-                "schema": text,
-            },
-        },
+        "conn-fields": deepcopy(form.FIELDS),
     }
 
 

@@ -9,8 +9,9 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.dsn import conninfo
+from bollhav_provider.hooks.form import field_behaviour, widgets
 from bollhav_provider.hooks.settings import deployment_settings
-from bollhav_provider.version_compat import get_connection_async, mask_secret
+from bollhav_provider.version_compat import AIRFLOW_V_3_2_PLUS, get_connection_async, mask_secret
 
 if TYPE_CHECKING:
     import psycopg
@@ -36,6 +37,18 @@ class LibraryHook(BaseHook):
     default_conn_name = DEFAULT_CONN_ID
     conn_type = "bollhav"
     hook_name = "Bollhav library"
+
+    if not AIRFLOW_V_3_2_PLUS:  # later versions find the form in the provider's info
+
+        @staticmethod
+        def get_ui_field_behaviour() -> dict[str, Any]:
+            """Return how Airflow's own fields are shown."""
+            return field_behaviour()
+
+        @staticmethod
+        def get_connection_form_widgets() -> dict[str, Any]:
+            """Return the further fields of the form."""
+            return widgets()
 
     def __init__(
         self,

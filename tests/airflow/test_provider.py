@@ -61,9 +61,29 @@ def test_airflow_finds_the_provider_and_everything_that_it_brings() -> None:
     triggers = {trigger.trigger_class_name for trigger in manager.trigger}
     assert set(info["triggers"][0]["python-modules"]) <= triggers
     assert "bollhav" in dict(manager.provider_configs)["airflow-provider-bollhav"]
+
+
+FORM = """
+import json
+from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+(form,) = (found for found in HookMetaService.hook_meta_data() if found.connection_type == "bollhav")
+print(json.dumps([form.standard_fields.url_schema.title, sorted(form.extra_fields)]))
+"""
+
+
+def test_the_connection_type_has_its_form_on_every_airflow() -> None:
+    fields = {"sslmode", "sslrootcert", "options"}
     if AIRFLOW_V_3_0_PLUS:
-        assert manager.field_behaviours["bollhav"]["relabeling"]["schema"] == "Database"
-        assert "extra__bollhav__sslmode" in manager.connection_form_widgets
+        # As the API server does it: before anything else has looked at the providers' hooks.
+        done = subprocess.run([sys.executable, "-c", FORM], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1]) == ["Database", sorted(fields)]
+        return
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    assert manager.field_behaviours["bollhav"]["relabeling"]["schema"] == "Database"
+    assert {f"extra__bollhav__{name}" for name in fields} <= set(manager.connection_form_widgets)
 
 
 def test_every_option_is_described_and_none_has_a_default_that_would_hide_the_environment() -> None:
