@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from bollhav_provider.model.source_types import SourceModel
+from bollhav_provider.model.source_model import SourceModel
 
 if TYPE_CHECKING:
     from bollhav_provider.model import Model, Source, TableId

@@ -90,7 +90,7 @@ def _full_name(found: ResolvedInput) -> str:
 
 
 def _misspelt(model: Model, source: Source, index: KeyIndex, key: str) -> str | None:
-    from bollhav_provider.model.source_types import SourceModel
+    from bollhav_provider.model.source_model import SourceModel
 
     table = model.table_of(source, key)
     if table is None or not isinstance(source.type, SourceModel) or source.type.external:

@@ -22,14 +22,12 @@ from bollhav_provider.model.enums import (
     WriteMode,
 )
 from bollhav_provider.model.environment import Environment
-from bollhav_provider.model.freshness import Freshness
-from bollhav_provider.model.hardcoded import SourceHardcoded
 from bollhav_provider.model.model import Model
 from bollhav_provider.model.names import TableId
 from bollhav_provider.model.people import Curfew, People, Tags
 from bollhav_provider.model.signature import RESERVED, Parameter
 from bollhav_provider.model.source import Source
-from bollhav_provider.model.source_types import SourceApi, SourceFile, SourceModel
+from bollhav_provider.model.source_model import SourceModel
 from bollhav_provider.model.state import State
 from bollhav_provider.model.target import KeyConstraint, Staging, Target
 from bollhav_provider.model.timing import Batch, ChunkFix, ChunkFlex, Contract, TimeChunking
@@ -46,8 +44,11 @@ if TYPE_CHECKING:
         RowCount,
         Unique,
     )
+    from bollhav_provider.model.freshness import Freshness
+    from bollhav_provider.model.hardcoded import SourceHardcoded
     from bollhav_provider.model.lineage import Dataset, Lineage, dataset_name
     from bollhav_provider.model.pgtypes import PgType, parse_type
+    from bollhav_provider.model.source_types import SourceApi, SourceFile
 
 _CHECKS = (
     "AcceptedValues",
@@ -64,8 +65,12 @@ _CHECKS = (
 _LATER = {
     **dict.fromkeys(_CHECKS, "checks"),
     "Dataset": "lineage",
+    "Freshness": "freshness",
     "Lineage": "lineage",
     "PgType": "pgtypes",
+    "SourceApi": "source_types",
+    "SourceFile": "source_types",
+    "SourceHardcoded": "hardcoded",
     "dataset_name": "lineage",
     "parse_type": "pgtypes",
 }

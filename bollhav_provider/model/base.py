@@ -152,3 +152,12 @@ class Definition(BaseModel):
         """Name the piece in messages, from raw arguments that may all be wrong."""
         name = data.get("name")
         return f"{cls.__name__}({name!r})" if isinstance(name, str) else cls.__name__
+
+
+def pieces() -> Iterator[type[Definition]]:
+    """Yield all classes of definitions that are imported."""
+    todo: list[type[Definition]] = [Definition]
+    while todo:
+        piece = todo.pop(0)
+        todo += piece.__subclasses__()
+        yield piece

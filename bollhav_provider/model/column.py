@@ -201,3 +201,6 @@ class Index(Definition):
             yield "columns", "a column is named twice; name each once"
         if len(self.columns) > MAX_INDEX_COLUMNS:
             yield "columns", f"an index of PostgreSQL has at most {MAX_INDEX_COLUMNS} columns"
+
+
+Indexes = tuple[Index, ...]

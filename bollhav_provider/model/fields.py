@@ -64,7 +64,7 @@ class ModelFields(Definition):
     people: Annotated[People, Later("people:People", People)] = Field(
         default_factory=People.of_nothing, description="Who answers for the model."
     )
-    curfew: Annotated[Curfew, Later("people:Curfew", Curfew)] | None = Field(
+    curfew: Annotated[Curfew, Later("people:Curfew")] | None = Field(
         default=None, description="Times of day at which no unit starts."
     )
     checks: Checks = Field(default=(), description="What must hold for new rows before they are published.")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, TypeAdapter
@@ -28,12 +28,12 @@ class Later:
 
     Args:
         path: ``module:name`` of the type; the module in this package.
-        kind: the type itself, where it is a class that is there anyway; its own instances need no validator.
+        kinds: some of the type's classes, whose instances need no look at the others.
     """
 
-    def __init__(self, path: str, kind: type | None = None) -> None:
+    def __init__(self, path: str, *kinds: type) -> None:
         self.path = path
-        self.kind = kind
+        self.kinds = kinds
         _PATHS.add(path)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -50,7 +50,10 @@ class Later:
         Raises:
             ValidationError: it cannot be what the type says; pydantic reports it as the field's own.
         """
-        return value if type(value) is self.kind else _adapter(self.path).validate_python(value)
+        kind = type(value)
+        if kind in self.kinds or kind in _classes(self.path):
+            return value  # it was validated when it was made
+        return _adapter(self.path).validate_python(value)
 
 
 @contextmanager
@@ -74,6 +77,15 @@ def _adapter(path: str) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(_type(path))
+
+
+@cache
+def _classes(path: str) -> tuple[type, ...]:
+    """Return the classes of a type that is one class, or an annotated union of several."""
+    found = _type(path)
+    if get_origin(found) is Annotated:
+        return tuple(get_args(get_args(found)[0]))
+    return (found,) if isinstance(found, type) and get_origin(found) is None else ()
 
 
 def _type(path: str) -> Any:

@@ -9,7 +9,7 @@ from bollhav_provider.exceptions import DefinitionError, Problem
 from bollhav_provider.model.base import did_you_mean
 from bollhav_provider.model.names import TableId, quote
 from bollhav_provider.model.source import python_name
-from bollhav_provider.model.source_types import SourceModel
+from bollhav_provider.model.source_model import SourceModel
 
 if TYPE_CHECKING:
     from bollhav_provider.model.environment import Environment

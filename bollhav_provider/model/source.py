@@ -9,18 +9,21 @@ from pydantic import Field
 
 from bollhav_provider.model.base import Definition, Finding, shown
 from bollhav_provider.model.enums import UpstreamContract
-from bollhav_provider.model.freshness import Freshness
-from bollhav_provider.model.hardcoded import SourceHardcoded
+from bollhav_provider.model.later import Later
 from bollhav_provider.model.names import name_problem
-from bollhav_provider.model.source_types import SourceApi, SourceFile, SourceModel
+from bollhav_provider.model.source_model import SourceModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bollhav_provider.model.freshness import Freshness
+    from bollhav_provider.model.source_types import SourceType
+else:
+    Freshness = Annotated[Any, Later("freshness:Freshness")]
+    SourceType = Annotated[Any, Later("source_types:SourceType", SourceModel)]
+
 #: Names of sources that stand for "nothing was declared".
 UNKNOWN_PREFIX = "unknown-"
-
-SourceType = SourceModel | SourceFile | SourceApi | SourceHardcoded
 
 
 class Source(Definition):
@@ -34,9 +37,7 @@ class Source(Definition):
 
     name: str = Field(description="The key; of a list of keys, the first.")
     more_names: tuple[str, ...] = Field(default=(), description="The other keys of a list.")
-    type: Annotated[SourceType, Field(discriminator="kind")] | None = Field(
-        default_factory=SourceModel, description="What the input is and how it is read."
-    )
+    type: SourceType | None = Field(default_factory=SourceModel, description="What the input is and how it is read.")
     contract: UpstreamContract | None = Field(
         default=None, description="How much of the input must be applied before a unit runs; not given: it never waits."
     )
@@ -62,9 +63,9 @@ class Source(Definition):
             self,
             name: "str | Sequence[str]",
             *,
-            type: SourceType | str | None = ...,
+            type: "SourceType | str | None" = ...,
             contract: UpstreamContract | str | None = None,
-            freshness: Freshness | None = None,
+            freshness: "Freshness | None" = None,
             alias: str | None = None,
             optional: bool = False,
             many: bool = False,
@@ -126,7 +127,7 @@ class Source(Definition):
     def _written_alias(self) -> str:
         if self.alias is not None:
             return self.alias
-        if isinstance(self.type, SourceFile):
+        if self.kind == "file":
             # A file is often named after itself, and "orders.csv" is orders.
             stem, dot, ending = self.name.rpartition(".")
             if dot and ending.lower() in ("csv", "tsv", "json", "ndjson", "jsonl", "parquet", "txt", "gz", "zip"):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from bollhav_provider.model.base import Definition, Finding
 from bollhav_provider.model.column import MAX_INDEX_COLUMNS, Column, Index
 from bollhav_provider.model.enums import OnSchemaChange, WriteMode
 from bollhav_provider.model.instants import Duration
+from bollhav_provider.model.later import Later
 from bollhav_provider.model.names import TableId, constraint_name, length_problem, name_problem, schema_problem
 
 #: Other ways to write a write mode, as older definitions have them.
@@ -67,13 +68,17 @@ with warnings.catch_warnings():
             default=WriteMode.APPEND, description="What happens to the rows that are already in the target."
         )
         columns: tuple[Column, ...] = Field(default=(), description="The columns, in order.")
-        indexes: tuple[Index, ...] = Field(default=(), description="Indexes beyond those that keys bring along.")
+        indexes: Annotated[tuple[Index, ...], Later("column:Indexes")] = Field(
+            default=(), description="Indexes beyond those that keys bring along."
+        )
         dsn_env_var: str | None = Field(default=None, description="Environment variable that holds the target's DSN.")
         conn_id: str | None = Field(default=None, description="Airflow connection of the target's database.")
         on_schema_change: OnSchemaChange = Field(
             default=OnSchemaChange.FAIL, description="What to do when the table and the declaration differ."
         )
-        staging: Staging | None = Field(default=None, description="Keep the staged rows of each unit.")
+        staging: Annotated[Staging, Later("target:Staging")] | None = Field(
+            default=None, description="Keep the staged rows of each unit."
+        )
         truncate_table: bool = Field(default=False, description="Another way to write `write_mode: truncate`.")
         recreate_table: bool = Field(default=False, description="Another way to write `write_mode: recreate`.")
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from bollhav_provider.model.base import Definition, Finding
 from bollhav_provider.model.grids import cell_problem, grid_of, grid_problem
 from bollhav_provider.model.instants import Instant
+from bollhav_provider.model.later import Later
 
 if TYPE_CHECKING:
     from bollhav_provider.intervals import Grid
@@ -98,7 +99,9 @@ class TimeChunking(Definition):
         le=1_000_000,
         description="How many ticks of the grid a scheduled run reaches back, for data that come late.",
     )
-    flexibility: Flexibility = Field(default_factory=ChunkFix, description="`fix` (default) or `flex`.")
+    flexibility: Annotated[ChunkFix | ChunkFlex, Later("timing:Flexibility")] = Field(
+        default_factory=ChunkFix, description="`fix` (default) or `flex`."
+    )
 
     if TYPE_CHECKING:
 

@@ -25,7 +25,6 @@ _MODULES = (
     "bollhav_provider.graph",
     "bollhav_provider.hooks.library",
     "bollhav_provider.model",
-    "bollhav_provider.model.checks",
     "bollhav_provider.run",
     "bollhav_provider.sensors.upstream",
     "bollhav_provider.triggers.questions",
@@ -49,12 +48,9 @@ def on_starting(component: Any) -> None:
 
 def _complete() -> None:
     """Let pydantic build the definitions' validators, which it would do at the first definition of each kind."""
-    from bollhav_provider.model.base import Definition
+    from bollhav_provider.model.base import pieces
     from bollhav_provider.model.later import build_now
 
-    todo: list[type[Definition]] = [Definition]
-    while todo:
-        kind = todo.pop()
-        todo += kind.__subclasses__()
-        kind.model_rebuild()
     build_now()
+    for piece in pieces():
+        piece.model_rebuild()
