@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from waiting_probe import CROWD, MOMENT
-from waiting_scene import Scene
+from waiting_scene import CROWD, MOMENT, Scene
 
 #: Alarms by DAG, and the last part of their triggers' name.
 ALARMS = {"plain_alarms": "waiting_probe.Alarm", "airflows_alarms": "DateTimeTrigger"}

@@ -25,7 +25,7 @@ DAGS = ROOT / "benchmarks" / "waiting_dags"
 sys.path[:0] = [str(ROOT), str(DAGS)]
 
 from waiting_models import BEGIN, audit, orders, report  # noqa: E402
-from waiting_probe import LAGS  # noqa: E402
+from waiting_probe import CROWD, LAGS, MOMENT  # noqa: E402
 
 from bollhav_provider import run as core  # noqa: E402
 from bollhav_provider.graph import build_graph  # noqa: E402
@@ -37,6 +37,7 @@ from tools import LOCAL, VENV  # noqa: E402
 from tools.demo.deployment import Deployment, deployment  # noqa: E402
 from tools.demo.places import Places  # noqa: E402
 
+__all__ = ["AFTER", "CROWD", "GATE", "MOMENT", "Scene", "day", "scene"]
 GATE, AFTER = "unit.shop.orders", "unit.execute"
 #: Gates of one run: each task reads the list of its run's units, as long as the run has gates.
 _OF_A_RUN = 250
