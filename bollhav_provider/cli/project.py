@@ -57,15 +57,17 @@ class Project:
         rejected = self.graph.rejected
         if name in rejected:
             raise DefinitionError(rejected[name])
-        if name not in self.graph and self.broken:
-            listed = "\n".join(self.broken)
-            raise ConfigurationError(
-                f"{name}: it is not among the models in {self.place} that can be read. What cannot be:\n{listed}"
-            )
         if name not in self.graph:
-            hint = did_you_mean(name, (known := sorted(one.full_name for one in self.graph.models))).removeprefix("; ")
-            some = f"there are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}"
-            raise ConfigurationError(f"{name}: there is no such model in {self.place}; {hint or some}")
+            known = sorted(one.full_name for one in self.graph.models)
+            hint = did_you_mean(name, known).removeprefix("; ")
+            if self.broken:
+                where = f"it is not among the models in {self.place} that can be read"
+                hint = f"{hint} What cannot be:" if hint else "what cannot be:"
+                hint += "".join(f"\n{problem}" for problem in self.broken)
+            else:
+                where = f"there is no such model in {self.place}"
+                hint = hint or f"there are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}"
+            raise ConfigurationError(f"{name}: {where}; {hint}")
         return self.graph.model(name)
 
     def models(self, names: list[str] | None, select: str | None) -> list[Model]:

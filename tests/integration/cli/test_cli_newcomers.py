@@ -89,8 +89,10 @@ def test_definitions_that_cannot_be_read_are_told_by_every_command_that_goes_on_
         assert "no_such_module" not in told.stdout
     found = as_json(bollhav_cli("doctor", "--json", code=1))
     assert [one["code"] for one in found if one["level"] == "error"] == ["definition"]
-    missing = str(bollhav_cli("run", "shop.lines", code=1).exception)
-    assert missing.startswith("shop.lines: it is not among the models in models that can be read. What cannot be:\n")
+    missing = str(bollhav_cli("run", "mine.lines", code=1).exception)
+    assert missing.startswith("mine.lines: it is not among the models in models that can be read; what cannot be:\n")
+    near = str(bollhav_cli("run", "shop.ordres", code=1).exception)
+    assert "that can be read; did you mean 'shop.orders'? What cannot be:\n" in near
     assert "models/broken.py:1: ModuleNotFoundError" in missing
 
 
