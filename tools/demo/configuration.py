@@ -38,6 +38,7 @@ def environment(
             "executor": "LocalExecutor",
             "parallelism": "4",
             "load_examples": "False",
+            "test_connection": "Enabled",
             "fernet_key": keys["fernet"],
             "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_passwords_file": str(passwords),
