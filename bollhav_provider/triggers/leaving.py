@@ -36,12 +36,11 @@ class WayOut:
 
     def tell(self, future: asyncio.Future[Any], answer: Any) -> None:
         """Set a future's result: now if there is room, else when it is its turn. Cancelled ones take no turn."""
-        if self._queue:
-            self._queue.append((future, answer))
-        elif self._wait() <= 0:
+        if not self._queue and self._wait() <= 0:
             self._let_go(future, answer)
-        else:
-            self._queue.append((future, answer))
+            return
+        self._queue.append((future, answer))
+        if self._task is None:
             self._task = asyncio.create_task(self._one_by_one(), name="bollhav gates leaving")
 
     async def say(self, line: Callable[[], Any]) -> None:
