@@ -18,6 +18,7 @@ from bollhav_provider.operators.run_context import (
     clear_number,
     environment,
     first_clear,
+    marking_reason,
     run_settings,
     task_run,
 )
@@ -107,8 +108,20 @@ class ExecuteOperator(ModelOperator):
         spec = self._spec(context, connections, todo)
         if self.prefill_task_id is None or self.prefill_task_id != prefill_of(self.task_id):
             hand_on(self, context, WORK_KEY, spec, units=[unit.to_json() for unit in todo])
+        if spec.mark_applied and not spec.dry_state and self.model.is_tracked:
+            self._mark(connections, replace(spec, reason=spec.reason or marking_reason(context)), todo)
+            return spec, []
         self._redo_after_clear(context, connections, spec, todo)
         return spec, todo
+
+    def _mark(self, connections: Connections, spec: RunSpec, todo: list[Unit]) -> None:
+        """Record the units as loaded, and move nothing: what the run asks for where no prefill has done it."""
+        from bollhav_provider.state import bootstrap, mark_applied, register
+
+        with connections.state(self.model) as conn:
+            bootstrap(conn, spec.env)
+            register(conn, self.model, spec.env)
+            mark_applied(conn, self.model, spec.env, todo, spec.run, spec.reason)
 
     def resume(
         self, context: Mapping[str, Any], event: Any = None, waiting_since: str | None = None

@@ -9,7 +9,7 @@ import pendulum
 import pytest
 from airflow.providers.common.compat.sdk import DAG
 from airflow_models import windowed
-from airflow_testing import mark_success, state_rows, states, statuses
+from airflow_testing import mark_success, rows, state_rows, states, statuses
 
 from bollhav_provider import Upstream
 from bollhav_provider.dag_factory import build_dags
@@ -79,6 +79,22 @@ def test_units_that_a_dag_file_names_are_marked_and_no_others(library: str, run:
     mark_success(dag_run, "orders", "ada")
     assert by(library, ORDERS)[1] == ("applied", *BY_ADA.values())
     assert statuses(library, ORDERS)[FIRST] == "pending"
+
+
+@pytest.mark.once
+def test_units_that_a_dag_file_names_are_recorded_where_the_run_is_to_mark_them(
+    library: str, run: Any, own_dag: Any
+) -> None:
+    first = Unit(Interval(pendulum.datetime(2024, 1, 1), pendulum.datetime(2024, 1, 2)))
+    ExecuteOperator(task_id="orders", model=ORDERS, units=[first.to_json()])
+    dag_run = run(own_dag, "2024-02-01", conf={"mark_applied": True})
+    assert dag_run.state == "success"
+    ((status, _, reason),) = by(library, ORDERS)
+    assert (status, reason) == (
+        "applied",
+        f"the run parameter mark_applied of the run {dag_run.run_id} of the DAG own",
+    )
+    assert rows(library, "SELECT to_regclass('shop.orders')") == [(None,)]
 
 
 @pytest.mark.once
