@@ -116,11 +116,13 @@ class ExecuteOperator(ModelOperator):
 
     def _mark(self, connections: Connections, spec: RunSpec, todo: list[Unit]) -> None:
         """Record the units as loaded, and move nothing: what the run asks for where no prefill has done it."""
-        from bollhav_provider.state import bootstrap, mark_applied, register
+        from bollhav_provider.state import bootstrap, mark_applied, prefill, register
 
         with connections.state(self.model) as conn:
             bootstrap(conn, spec.env)
             register(conn, self.model, spec.env)
+            if self.model.is_windowless:
+                prefill(conn, self.model, spec.env, spec.window, run=spec.run)  # its row says how far it reaches
             mark_applied(conn, self.model, spec.env, todo, spec.run, spec.reason)
 
     def resume(
@@ -211,7 +213,7 @@ class ExecuteOperator(ModelOperator):
         from bollhav_provider.intervals import Interval
         from bollhav_provider.run import prepare
 
-        if spec.dry_state or not todo:
+        if not todo or spec.dry_state or (spec.mark_applied and self.model.is_tracked):
             return
         windows = [unit.window for unit in todo if unit.window is not None]
         span = Interval(min(w.since for w in windows), max(w.until for w in windows)) if windows else None
