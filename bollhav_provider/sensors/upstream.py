@@ -343,6 +343,8 @@ def _contract(value: UpstreamContract | str) -> UpstreamContract:
 
 
 def _freshness(value: Freshness | timedelta | None) -> Freshness | None:
+    if not isinstance(value, timedelta):
+        return value
     from bollhav_provider.model import Freshness
 
-    return Freshness(within=value) if isinstance(value, timedelta) else value
+    return Freshness(within=value)

@@ -42,7 +42,7 @@ def test_what_a_dag_is_stored_as_holds_nothing_of_other_models() -> None:
     alone, among = serialised(build_dags([orders, report])), serialised(build_dags([orders, *others, report]))
     assert alone["mart.report"] == among["mart.report"]
     assert alone["shop.orders"] == among["shop.orders"]
-    assert len(alone["mart.report"]) < 8_000
+    assert len(alone["mart.report"]) < 6_000
 
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 knows an asset by its URI alone")
