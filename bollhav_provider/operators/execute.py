@@ -110,7 +110,7 @@ class ExecuteOperator(ModelOperator):
             hand_on(self, context, WORK_KEY, spec, units=[unit.to_json() for unit in todo])
         if spec.mark_applied and not spec.dry_state and self.model.is_tracked:
             self._mark(connections, replace(spec, reason=spec.reason or marking_reason(context)), todo)
-            return spec, []
+            return spec, todo  # which finds them applied, and says so
         self._redo_after_clear(context, connections, spec, todo)
         return spec, todo
 
