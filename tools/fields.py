@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from bollhav_provider import model as language
 from bollhav_provider.model import Definition
+from bollhav_provider.model.later import Later
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "fields.md"
 #: In the order in which a reader meets them; classes that are not named come after these, by name.
@@ -60,7 +61,7 @@ def _section(cls: type[Definition]) -> str:
             continue  # tells one class from another in YAML; nobody writes it in Python
         shown = field.alias or name
         default = "**required**" if field.is_required() else _default(field)
-        rows.append(f"| `{shown}` | {_cell(_type(field.annotation))} | {default} | {_cell(field.description or '')} |")
+        rows.append(f"| `{shown}` | {_cell(_kind(field))} | {default} | {_cell(field.description or '')} |")
     summary = " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split()).replace("``", "`")
     by_position = [f"`{name}`" for name in cls._positional]
     parts = [f"## {cls.__name__}", "", summary]
@@ -84,6 +85,7 @@ def _words() -> str:
 def _default(field: Any) -> str:
     if field.default_factory is not None:
         maker = field.default_factory
+        maker = getattr(maker, "__self__", maker)  # of a class
         return f"`{maker.__name__}()`" if isinstance(maker, type) and issubclass(maker, Definition) else "empty"
     value = field.default
     if value is None or value is PydanticUndefined:
@@ -97,11 +99,15 @@ def _default(field: Any) -> str:
     return _cell(f"`{value}`" if isinstance(value, str) else f"`{value!r}`")
 
 
+def _kind(field: Any) -> str:
+    return _type(next((mark.kind for mark in field.metadata if isinstance(mark, Later)), field.annotation))
+
+
 def _type(annotation: Any) -> str:
     """Return a type as a reader says it: the validators behind it are of no interest to them."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(arguments[0])
+        return _type(next((mark.kind for mark in arguments[1:] if isinstance(mark, Later)), arguments[0]))
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type(one) for one in arguments if one is not type(None))
     if origin is Literal:

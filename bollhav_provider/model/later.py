@@ -38,11 +38,16 @@ class Later:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         if _AT_ONCE.get():
-            return handler.generate_schema(_type(self.path))
+            return handler.generate_schema(self.kind)
         from pydantic_core import core_schema
 
         anything = core_schema.any_schema()
         return core_schema.no_info_plain_validator_function(self.validate, json_schema_input_schema=anything)
+
+    @property
+    def kind(self) -> Any:
+        """The type."""
+        return _type(self.path)
 
     def validate(self, value: Any) -> Any:
         """Return a value as the field keeps it.
@@ -50,8 +55,7 @@ class Later:
         Raises:
             ValidationError: it cannot be what the type says; pydantic reports it as the field's own.
         """
-        kind = type(value)
-        if kind in self.kinds or kind in _classes(self.path):
+        if type(value) in self.kinds or type(value) in _classes(self.path):
             return value  # it was validated when it was made
         return _adapter(self.path).validate_python(value)
 
