@@ -236,14 +236,14 @@ def test_a_commit_is_an_event_of_the_models_asset_with_its_windows(library: str,
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    hours = windowed("shop.hours", chunk="@hourly", window="@daily", units_per_task=24)
-    run(build_dags([hours])["shop.hours"], "2024-01-02")
+    hours = windowed("shop.events_by_hour", chunk="@hourly", window="@daily", units_per_task=24)
+    run(build_dags([hours])["shop.events_by_hour"], "2024-01-02")
     with create_session() as session:
         query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-        events = session.scalars(query.where(AssetModel.name == "shop.hours")).all()
+        events = session.scalars(query.where(AssetModel.name == "shop.events_by_hour")).all()
         extras = [event.extra for event in events]
         keys = {getattr(event, "partition_key", None) for event in events}
-    assert extras[0]["model"] == "shop.hours"
+    assert extras[0]["model"] == "shop.events_by_hour"
     assert (extras[0]["since"], extras[0]["until"]) == ("2024-01-01T00:00:00+00:00", "2024-01-02T00:00:00+00:00")
     assert extras[0]["rows_written"] == 24
     if AIRFLOW_V_3_3_PLUS:
