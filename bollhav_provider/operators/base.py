@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,11 +22,8 @@ from bollhav_provider.version_compat import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from bollhav_provider.graph import Graph
     from bollhav_provider.hooks.connections import AirflowConnections
-    from bollhav_provider.intervals import Unit
     from bollhav_provider.model import Model
     from bollhav_provider.settings import Settings
 
@@ -101,34 +98,6 @@ def configured_retries() -> int:
     if not said.isdecimal():
         raise ConfigurationError(f"[bollhav] retries is {said!r}: write a whole number, such as 2, or 0 for none.")
     return conf.getint("core", "default_task_retries", fallback=0) or int(said)
-
-
-def units_of(value: Any) -> list[Unit]:
-    """Return units from their JSON: one, several, or what a mapped task was given."""
-    from bollhav_provider.intervals import Unit
-
-    if value is None or isinstance(value, Mapping):
-        return [Unit.from_json(value)]
-    return [Unit.from_json(item) for item in value]
-
-
-def unit_label(units: Any) -> str:
-    """Return what people see of a batch of units: its window, from the first start to the last end."""
-    try:
-        found = units_of(units)
-    except (TypeError, ValueError, AttributeError):  # not rendered yet
-        return ""
-    windows = [unit.window for unit in found if unit.window is not None]
-    if not windows:
-        return found[0].label if found else ""
-    if len(windows) == 1:
-        return str(windows[0])
-    since, until = windows[0].since, windows[-1].until
-    return f"{_instant(since)} to {_instant(until)} ({len(windows)})"
-
-
-def _instant(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%MZ" if not at.second else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class ModelOperator(BaseOperator):

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from bollhav_provider.exceptions import GateClosedError
 from bollhav_provider.hooks.settings import airflow_option
-from bollhav_provider.operators.base import ModelOperator, for_the_log, time_outs, unit_label, units_of
+from bollhav_provider.operators.base import ModelOperator, for_the_log, time_outs
 from bollhav_provider.operators.prefill import hand_on
 from bollhav_provider.operators.run_context import (
     clear_number,
@@ -23,6 +23,7 @@ from bollhav_provider.operators.run_context import (
     task_run,
 )
 from bollhav_provider.operators.run_keys import RUN_KEY, WORK_KEY, prefill_of
+from bollhav_provider.operators.unit_lists import unit_label, units_of, units_to_json
 from bollhav_provider.version_compat import emit_asset_event, seconds, task_colour
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class ExecuteOperator(ModelOperator):
         todo = units_of(self.units)
         spec = self._spec(context, connections, todo)
         if self.prefill_task_id is None or self.prefill_task_id != prefill_of(self.task_id):
-            hand_on(self, context, WORK_KEY, spec, units=[unit.to_json() for unit in todo])
+            hand_on(self, context, WORK_KEY, spec, units=units_to_json(todo, self.model.grid))
         if spec.mark_applied and not spec.dry_state and self.model.is_tracked:
             self._mark(connections, replace(spec, reason=spec.reason or marking_reason(context)), todo)
             return spec, todo  # which finds them applied, and says so

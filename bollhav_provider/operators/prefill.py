@@ -23,6 +23,7 @@ from bollhav_provider.operators.run_context import (
 )
 from bollhav_provider.operators.run_keys import PLAN_KEY, RUN_KEY
 from bollhav_provider.operators.standin import stand_in_json
+from bollhav_provider.operators.unit_lists import units_to_json
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -75,7 +76,7 @@ class PrefillOperator(ModelOperator):
             hand_on(self, context, RUN_KEY, spec)
             per_task = self.units_per_task or (self.model.batching.units_per_task if self.model.batching else 1)
             divided = batches(units, per_task, min(settings.max_map_length, _airflows_map_length()))
-            return [[unit.to_json() for unit in batch] for batch in divided]
+            return [units_to_json(batch, self.model.grid) for batch in divided]
 
 
 def hand_on(task: ModelOperator, context: Mapping[str, Any], key: str, spec: RunSpec, **more: Any) -> None:

@@ -56,9 +56,9 @@ def record_marked(task_instance: Any, person: str | None = None, *, executing: b
 
 def _mark(spec: Mapping[str, Any], batch: list[Any] | None, task_instance: Any, person: str) -> int:
     from bollhav_provider.hooks.library import LibraryHook
-    from bollhav_provider.intervals import Unit
     from bollhav_provider.model import Environment
     from bollhav_provider.operators.standin import stand_in_from_json
+    from bollhav_provider.operators.unit_lists import units_of
     from bollhav_provider.state import RunKey, mark_applied, units
 
     model, env = stand_in_from_json(spec["model"]), Environment.from_json(spec.get("env") or {})
@@ -69,7 +69,7 @@ def _mark(spec: Mapping[str, Any], batch: list[Any] | None, task_instance: Any, 
             todo = _outstanding(conn, model, env, spec, run)
         else:
             todo = []
-            for unit in map(Unit.from_json, batch):
+            for unit in units_of(batch):
                 known = units(conn, model, env, unit.window, outstanding=False)
                 if not any(row.unit == unit and row.status == "applied" for row in known):
                     todo.append(unit)

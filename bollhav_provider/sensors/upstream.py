@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import (
 from bollhav_provider.exceptions import ConfigurationError
 from bollhav_provider.hooks.settings import airflow_option, deployment_settings
 from bollhav_provider.links import SENSOR_LINKS
-from bollhav_provider.operators.base import default_retries, failing_for_good, unit_label, units_of
+from bollhav_provider.operators.base import default_retries, failing_for_good
 from bollhav_provider.operators.run_context import (
     data_interval,
     environment,
@@ -29,6 +29,7 @@ from bollhav_provider.operators.run_context import (
     stand_in_window,
 )
 from bollhav_provider.operators.run_keys import RUN_KEY
+from bollhav_provider.operators.unit_lists import unit_label, units_of
 from bollhav_provider.version_compat import seconds, task_colour
 
 if TYPE_CHECKING:
