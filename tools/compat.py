@@ -34,7 +34,15 @@ TESTS = (
     "tests/airflow/test_people_2.py",
     "tests/airflow/test_runs.py",
     "tests/airflow/test_cascade.py",
+    "tests/airflow/test_cascade_own_queue.py",
     "tests/airflow/test_gate_ends.py",
+    "tests/airflow/test_gate_doomed.py",
+    "tests/airflow/test_patience.py",
+    "tests/airflow/test_only.py",
+    "tests/airflow/test_marking_own_dags.py",
+    "tests/airflow/test_retries.py",
+    "tests/airflow/test_sensor_windows.py",
+    "tests/airflow/test_factory_schedules.py",
 )
 _TOOLS = ("hypothesis>=6.100", "jsonschema>=4.21", "pytest>=8.2", "pytest-timeout>=2.3")
 
