@@ -171,6 +171,51 @@ def test_a_backfill_runs_again_what_its_reprocess_behaviour_says(people: People)
     people.backfill("shop.fails", 1, 3, "completed")
     people.until(lambda: all(people.state("shop.fails")[d] == ("applied", after[d][1] + 1) for d in after))
     people.until(lambda: people.ended("shop.fails", 3))
+    people.execute("UPDATE control.divisor SET n = 0")
+    people.clear(people.task("shop.fails", 2))
+    people.until(lambda: people.state("shop.fails")["2024-01-02"][0] == "error")
+    people.until(lambda: people.ended("shop.fails", 3))
+    people.execute("UPDATE control.divisor SET n = 1")
+    before = people.state("shop.fails")
+    people.backfill("shop.fails", 1, 3, "failed")
+    expected = before | {"2024-01-02": ("applied", before["2024-01-02"][1] + 1)}
+    people.until(lambda: people.state("shop.fails") == expected)
+    people.until(lambda: people.ended("shop.fails", 3))
+    assert people.state("shop.fails") == expected
+
+
+def test_clearing_a_task_of_a_discover_run_does_its_window_only_if_it_is_outstanding(people: People) -> None:
+    third = {"since": "2024-01-03T00:00:00Z", "until": "2024-01-04T00:00:00Z", "state_mode": "discover"}
+    put_back = sql.SQL("UPDATE z_bollhav.{} SET status = 'pending' WHERE since = '2024-01-03T00:00Z'")
+    outstanding = put_back.format(sql.Identifier(state_table_name("shop.fails"))).as_string()
+    people.execute(outstanding)
+    run_id = people.airflow.trigger("shop.fails", third)
+
+    def done() -> Any:
+        (run,) = [run for run in people.airflow.runs("shop.fails") if run["dag_run_id"] == run_id]
+        return run if run["state"] in ("success", "failed") else None
+
+    def again() -> str:
+        (task,) = [t for t in people.airflow.tasks("shop.fails", run_id) if t["task_id"] == "unit.execute"]
+        people.clear(task)
+        tries = task["try_number"]
+
+        def tried() -> Any:
+            (now,) = [t for t in people.airflow.tasks("shop.fails", run_id) if t["task_id"] == "unit.execute"]
+            return now if now["try_number"] > tries and now["state"] in ("success", "skipped", "failed") else None
+
+        state: str = people.until(tried)["state"]
+        people.until(done)
+        return state
+
+    people.until(done)
+    before = people.state("shop.fails")
+    assert before["2024-01-03"][0] == "applied"
+    assert again() == "skipped"
+    assert people.state("shop.fails") == before
+    people.execute(outstanding)
+    assert again() == "success"
+    assert people.state("shop.fails") == before | {"2024-01-03": ("applied", before["2024-01-03"][1] + 1)}
 
 
 def test_what_follows_a_models_asset_runs_after_its_commits(people: People) -> None:
@@ -194,6 +239,15 @@ def test_deleting_a_run_leaves_the_state_alone(people: People) -> None:
     run = quote(people.task("shop.fails", 2)["dag_run_id"], safe="")
     people.airflow._call("DELETE", f"/api/v2/dags/shop.fails/dagRuns/{run}")
     assert people.state("shop.fails") == before
+
+
+def test_deleting_a_dag_leaves_the_state_alone_and_it_comes_back(people: People) -> None:
+    before = people.state("shop.slow")
+    people.airflow.delete("/dags/shop.slow")
+    assert people.state("shop.slow") == before
+    people.until(lambda: "shop.slow" in people.airflow.dag_ids())
+    assert people.airflow.runs("shop.slow") == []
+    assert people.state("shop.slow") == before
 
 
 def test_gates_that_wait_let_their_producer_through_a_pool_of_two_slots(people: People) -> None:
