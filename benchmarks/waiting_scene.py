@@ -111,8 +111,8 @@ class Scene:
             self.where |= {first + index: (dag_id, run_id, index) for index in range(days)}
             new[dag_id] = new.get(dag_id, 0) + days
         if not workers:
-            for dag_id, days in new.items():
-                self.until(lambda days=days: self.gates("scheduled") >= days, "all gates of the runs scheduled")
+            self.until(lambda: self.gates("scheduled") >= sum(new.values()), "all gates of the runs scheduled")
+            for dag_id in new:
                 self.defer(dag_id, GATE)
         self.until(lambda: self.gates("deferred") + self.gates("success") >= gates, f"{gates} gates wait", 900)
         self.until(lambda: self.triggers() >= self.gates("deferred"), "the triggerer has them all")
