@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: What other programs, and our command line, call some parameters.
 _OTHER_WORDS = {"mode": "state_mode", "dry_run": "dry_state", "dryrun": "dry_state"}
+#: Types of runs that events of assets start, on Airflow 2 and 3.
+_BY_EVENTS = ("dataset_triggered", "asset_triggered")
 
 
 def said_params(context: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,11 +79,23 @@ def refuse_misspelt(context: Mapping[str, Any], declared: Collection[str]) -> No
 
 
 def data_interval(context: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
-    """Return the run's data interval, or None: a run triggered without a logical date, or by an asset, has none."""
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    """Return the run's data interval, or None: a run triggered without a logical date, or by an asset, has none.
+
+    Airflow 2 gives a run that events of datasets started an interval from the first to the last of them. It spans
+    windows that no event was of, so that it is none.
+    """
+    start, end = context.get("data_interval_start"), _interval_end(context)
     if start is None or end is None or start >= end:
         return None
     return start, end
+
+
+def _interval_end(context: Mapping[str, Any]) -> datetime | None:
+    """Return the end of the run's interval, or its instant; None for a run that events of assets started."""
+    if _run_type(context.get("dag_run")) in _BY_EVENTS:
+        return None
+    end: datetime | None = context.get("data_interval_end")
+    return end
 
 
 def who(context: Mapping[str, Any]) -> str:
@@ -216,7 +230,7 @@ def _covered(context: Mapping[str, Any], model: Model, now: Callable[[], datetim
 
 def says_a_time(context: Mapping[str, Any]) -> bool:
     """Whether the run has an interval, an instant or a partition: one by hand or by an asset may have none of them."""
-    return context.get("data_interval_end") is not None or _is_partition(context)
+    return _interval_end(context) is not None or _is_partition(context)
 
 
 def stand_in_window(context: Mapping[str, Any], grid: Grid, tz: str, now: Callable[[], datetime]) -> Interval | None:
@@ -237,7 +251,7 @@ def stand_in_window(context: Mapping[str, Any], grid: Grid, tz: str, now: Callab
 
     if (at := _partition(context, tz)) is not None:
         return grid.cell(at)
-    moment = context.get("data_interval_end")
+    moment = _interval_end(context)
     return None if moment is None else grid.latest_complete(min(as_utc(moment, "data_interval_end"), now()))
 
 

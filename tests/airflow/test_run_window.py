@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow_models import windowed
 
-from bollhav_provider.operators.run_context import run_window
+from bollhav_provider.operators.run_context import data_interval, run_window, says_a_time
 
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)
 DAYS = windowed("shop.orders", end=None)
@@ -58,6 +59,26 @@ def test_a_run_of_a_partition_covers_the_window_that_it_is_of(context: Any, mode
 def test_a_partition_that_has_not_ended_is_not_run() -> None:
     said = covered({"partition_date": at("2024-06-01"), "partition_key": "2024-06-01T00:00:00"})
     assert said.startswith("the partition's window [2024-06-01T00:00Z, 2024-06-02T00:00Z) has not ended at 2024-06-01")
+
+
+@pytest.mark.parametrize("run_type", ["dataset_triggered", "asset_triggered"])
+@pytest.mark.parametrize("as_enum", [False, True])
+@pytest.mark.parametrize("end", ["2024-05-21", "2024-01-05"])
+def test_a_run_by_events_does_the_latest_window_and_not_all_that_its_events_span(
+    run_type: str, as_enum: bool, end: str
+) -> None:
+    """Airflow 2 makes an interval from the first event's to the last one's: it would put all between them back."""
+    kind = SimpleNamespace(value=run_type) if as_enum else run_type
+    by_events = {
+        "dag_run": SimpleNamespace(run_type=kind),
+        "data_interval_start": at("2024-01-05"),
+        "data_interval_end": at(end),
+    }
+    assert covered(by_events) == "[2024-05-31T00:00Z, 2024-06-01T00:00Z)"
+    assert data_interval(by_events) is None
+    assert not says_a_time(by_events)
+    by_events["dag_run"] = SimpleNamespace(run_type="scheduled")
+    assert says_a_time(by_events)
 
 
 def test_what_somebody_says_comes_first() -> None:
