@@ -95,7 +95,7 @@ class ExecuteOperator(ModelOperator):
             outcomes, closed = self._work(context, connections, spec, todo)
             self._finish(connections, spec)
         if closed and self.when_closed == "wait":
-            self._wait_for(spec, closed)
+            self._wait_for(connections, spec, closed)
         retried = _is_retry(context)
         if not any(_counts(outcome, retried) for outcome in outcomes) and (closed or outcomes):
             reasons = sorted({outcome.reason for outcome in outcomes} | ({"a gate is closed"} if closed else set()))
@@ -249,15 +249,21 @@ class ExecuteOperator(ModelOperator):
                 if any(number < first for number in tries) or (not tries and cleared_since):
                     reset(conn, self.model, spec.env, again, unit.window, "bulldozer")
 
-    def _wait_for(self, spec: RunSpec, closed: list[Unit]) -> None:
-        """Give the slot back until the gates of ``closed`` open."""
+    def _wait_for(self, connections: Connections, spec: RunSpec, closed: list[Unit]) -> None:
+        """Give the slot back until the gates of ``closed`` open.
+
+        Raises:
+            GateClosedError: an earlier window of a sequential model is not applied, and nobody works on it.
+        """
         from bollhav_provider.factory.tasks import bound_tables
+        from bollhav_provider.operators.own_past import LOOK_AGAIN, waits_for_own_past
         from bollhav_provider.sensors.upstream import library_of
         from bollhav_provider.state import GateWatch
         from bollhav_provider.triggers.questions import Questions
         from bollhav_provider.triggers.upstream import UpstreamTrigger
 
         bound = bound_tables(self.model, self.resolved_graph())
+        look_again = LOOK_AGAIN if waits_for_own_past(connections, self.model, spec, closed, bound) else None
         watches = tuple(GateWatch.of(self.model, spec.env, unit, bound) for unit in closed)
         now = datetime.now(UTC)
         since = self._waiting_since or now
@@ -267,6 +273,7 @@ class ExecuteOperator(ModelOperator):
             trigger=UpstreamTrigger(
                 **library_of(self.model, self.bollhav_conn_id),
                 poll_interval=float(airflow_option("poke_interval", "15")),
+                look_again=look_again,
                 **Questions(spec.env, watches=watches).to_json(),
             ),
             method_name="resume",

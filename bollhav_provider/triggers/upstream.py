@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,6 +29,8 @@ class UpstreamTrigger(BaseTrigger):
         poll_interval: seconds between two looks when no commit is announced.
         finish: end the task from here once the gates are open, without another start of a worker process.
         dsn_env_var: environment variable with the DSN of the library, where no connection leads to it.
+        look_again: seconds after which the task is resumed with the gates still closed, to see whether there is
+            somebody to wait for; None for never.
         env, watches, source, requests: what is waited for, as
             :class:`~bollhav_provider.triggers.questions.Questions` writes it.
     """
@@ -39,6 +42,7 @@ class UpstreamTrigger(BaseTrigger):
         poll_interval: float = 15.0,
         finish: bool = False,
         dsn_env_var: str | None = None,
+        look_again: float | None = None,
         env: Mapping[str, Any] | None = None,
         watches: Sequence[Mapping[str, Any]] = (),
         source: str | None = None,
@@ -49,6 +53,7 @@ class UpstreamTrigger(BaseTrigger):
         self.poll_interval = poll_interval
         self.finish = finish
         self.dsn_env_var = dsn_env_var
+        self.look_again = look_again
         self.env = dict(env or {})
         self.watches = [dict(watch) for watch in watches]
         self.source = source
@@ -61,14 +66,23 @@ class UpstreamTrigger(BaseTrigger):
         how = {"conn_id": self.conn_id, "poll_interval": self.poll_interval, "finish": self.finish}
         if self.dsn_env_var is not None:
             how["dsn_env_var"] = self.dsn_env_var
+        if self.look_again is not None:
+            how["look_again"] = self.look_again
         return "bollhav_provider.triggers.upstream.UpstreamTrigger", how | self._asked()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
             questions = Questions.from_json(self._asked())
-            answers = await wait_for_gates(
+            wait = wait_for_gates(
                 self.conn_id, questions, poll_interval=self.poll_interval, dsn_env_var=self.dsn_env_var
             )
+            try:
+                answers = await asyncio.wait_for(wait, self.look_again)
+            except TimeoutError:
+                if self.look_again is None:
+                    raise
+                yield _event("look")
+                return
         except Exception as exc:  # must not end the triggerer; the task says what happened
             await way_out().say(partial(self.log.error, "waiting failed", exc_info=exc))
             yield _event("error", f"{type(exc).__name__}: {exc}")

@@ -1,0 +1,96 @@
+"""A sequential model's later window waits for an earlier one that is being done, and for no other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow_models import windowed
+from airflow_testing import state_rows
+
+from bollhav_provider import run as core
+from bollhav_provider import state
+from bollhav_provider.exceptions import GateClosedError
+from bollhav_provider.graph import build_graph
+from bollhav_provider.intervals import Interval, Unit, as_utc
+from bollhav_provider.model import Environment, State
+from bollhav_provider.operators import ExecuteOperator
+from bollhav_provider.operators.own_past import LOOK_AGAIN, waits_for_own_past
+from bollhav_provider.triggers.upstream import UpstreamTrigger
+
+TOTALS = windowed("shop.totals").replace(state=State(sequential=True))
+
+
+def days(first: int, last: int) -> Interval:
+    return Interval(as_utc(f"2024-01-0{first}T00:00:00Z", "since"), as_utc(f"2024-01-0{last}T00:00:00Z", "until"))
+
+
+ONE, TWO, BOTH = days(1, 2), days(2, 3), days(1, 3)
+
+
+@pytest.fixture
+def second(library: str) -> ExecuteOperator:
+    spec = core.RunSpec(run=core.run_key(), window=BOTH)
+    core.prepare(core.DsnConnections(library), build_graph([TOTALS]), TOTALS, spec)
+    return ExecuteOperator(task_id="execute", model=TOTALS, units=[Unit(TWO).to_json()])
+
+
+def set_status(dsn: str, status: str) -> None:
+    ref = state.StateRef.of(TOTALS, Environment())
+    with psycopg.connect(dsn) as conn:
+        conn.execute(f'UPDATE "{ref.schema}"."{ref.table}" SET status = %s WHERE since = %s', [status, ONE.since])  # noqa: S608
+
+
+@pytest.mark.parametrize("status", ["error", "pending"])
+def test_a_later_window_ends_where_nobody_works_on_the_earlier_one(
+    library: str, second: ExecuteOperator, status: str
+) -> None:
+    set_status(library, status)
+    with pytest.raises(GateClosedError, match=r"clear the window \[2024-01-01T00:00Z, 2024-01-02T00:00Z\) first"):
+        second.execute({})
+    assert ("blocked",) in state_rows(library, TOTALS, "status")
+
+
+def test_a_later_window_waits_while_the_earlier_one_is_done_and_looks_whether_it_still_is(
+    library: str, second: ExecuteOperator
+) -> None:
+    env, connections = Environment(), core.DsnConnections(library)
+    with connections.state(TOTALS) as conn:
+        claim = state.claim(conn, TOTALS, env, Unit(ONE), core.run_key(), core.RunSpec(core.run_key()).lease)
+        assert claim is not None
+        with pytest.raises(TaskDeferred) as waits:
+            second.execute({})
+        assert waits.value.trigger.look_again == LOOK_AGAIN
+        state.fail(conn, claim, ValueError("no"))
+    with pytest.raises(GateClosedError, match="failed, and nobody works on it"):
+        second.resume({}, {"status": "look"})
+
+
+def test_a_run_waits_for_the_earlier_window_that_is_its_own_to_do_until_that_fails(
+    library: str, second: ExecuteOperator
+) -> None:
+    spec = core.RunSpec(run=core.run_key(), window=BOTH)
+    connections = core.DsnConnections(library)
+    assert waits_for_own_past(connections, TOTALS, spec, [Unit(TWO)], {})
+    assert not waits_for_own_past(connections, TOTALS, spec, [Unit(ONE)], {})  # an empty past is satisfied
+    set_status(library, "error")
+    with pytest.raises(GateClosedError, match="failed"):
+        waits_for_own_past(connections, TOTALS, spec, [Unit(TWO)], {})
+
+
+def test_a_trigger_resumes_its_task_to_look_again(monkeypatch: Any) -> None:
+    async def forever(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("bollhav_provider.triggers.upstream.wait_for_gates", forever)
+    trigger = UpstreamTrigger(look_again=0.01, env=Environment().to_json())
+    _, kwargs = trigger.serialize()
+    assert kwargs["look_again"] == 0.01
+
+    async def first() -> Any:
+        return await anext(trigger.run())
+
+    assert asyncio.run(first()).payload["status"] == "look"
