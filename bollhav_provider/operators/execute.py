@@ -253,7 +253,7 @@ class ExecuteOperator(ModelOperator):
         """Give the slot back until the gates of ``closed`` open.
 
         Raises:
-            GateClosedError: an earlier window of a sequential model is not applied, and nobody works on it.
+            GateClosedError: an earlier window of a sequential model is not applied, and nobody is about to do it.
         """
         from bollhav_provider.factory.tasks import bound_tables
         from bollhav_provider.operators.own_past import LOOK_AGAIN, waits_for_own_past
@@ -263,7 +263,9 @@ class ExecuteOperator(ModelOperator):
         from bollhav_provider.triggers.upstream import UpstreamTrigger
 
         bound = bound_tables(self.model, self.resolved_graph())
-        look_again = LOOK_AGAIN if waits_for_own_past(connections, self.model, spec, closed, bound) else None
+        dag = self.get_dag()
+        alone = dag is not None and dag.max_active_runs == 1
+        past = waits_for_own_past(connections, self.model, spec, closed, bound, one_at_a_time=alone)
         watches = tuple(GateWatch.of(self.model, spec.env, unit, bound) for unit in closed)
         now = datetime.now(UTC)
         since = self._waiting_since or now
@@ -273,7 +275,7 @@ class ExecuteOperator(ModelOperator):
             trigger=UpstreamTrigger(
                 **library_of(self.model, self.bollhav_conn_id),
                 poll_interval=float(airflow_option("poke_interval", "15")),
-                look_again=look_again,
+                look_again=LOOK_AGAIN if past else None,
                 **Questions(spec.env, watches=watches).to_json(),
             ),
             method_name="resume",

@@ -1,8 +1,8 @@
 """What a task of a sequential model does when an earlier window of the model is not applied.
 
-Later windows never run before earlier ones. A task that waits keeps its run active, and active runs are counted: the
-run that has to do the earlier window may get no place while later ones wait for it. So a task waits only for what is
-being done, or is its own run's to do; else it ends, to be tried again as often as its retries say, and the run with it.
+It waits until that is done. But a task that waits keeps its run active, and active runs are counted: where nobody is
+going to do the earlier window, because it failed or because its run cannot start beside this one, the task ends
+instead, to be tried again as often as its retries say, and gives the place to the run that has to do it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def waits_for_own_past(
     spec: RunSpec,
     closed: Sequence[Unit],
     bound: Mapping[str, Sequence[TableId]],
+    *,
+    one_at_a_time: bool,
 ) -> bool:
     """Whether the first unit that met a closed gate waits for an earlier window of its own model.
 
@@ -36,10 +38,11 @@ def waits_for_own_past(
         spec: the run.
         closed: the units, in order of time.
         bound: the tables that each alias of a gated source stands for.
+        one_at_a_time: no other run of the DAG can be active beside this one.
 
     Raises:
-        GateClosedError: it does, and nobody works on the earlier window: not another run, and not this one, whose
-            window does not hold it or where it failed.
+        GateClosedError: it does, and nobody works on the earlier window or is about to: it failed, or there is one run
+            at a time and this one is not to do it.
     """
     if model.state is None or not model.state.sequential or not closed:
         return False
@@ -57,13 +60,15 @@ def waits_for_own_past(
             return True
         earlier = next((row for row in units(conn, model, spec.env, past.missing, limit=1)), None)
     window = past.missing if earlier is None or earlier.unit.window is None else earlier.unit.window
-    failed = earlier is not None and earlier.status == "error"
-    if _holds(spec.window, window) and not failed:
+    if earlier is not None and earlier.status == "error":
+        why = "it failed"
+    elif one_at_a_time and not _holds(spec.window, window):
+        why = "its run cannot start while this one, the only one at a time (max_active_runs=1), waits"
+    else:
         return True
-    what = "failed" if failed else "is not applied"
     raise GateClosedError(
-        f"{model.full_name} {unit.label}: {past.reason}: it {what}, and nobody works on it. The model is sequential: "
-        f"no window runs before the earlier ones. Remedy: run or clear the window {window} first, then this one."
+        f"{model.full_name} {unit.label}: {past.reason}: {why}. The model is sequential: no window runs before the "
+        f"earlier ones. Remedy: run or clear the window {window} first, then this one."
     )
 
 

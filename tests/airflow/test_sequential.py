@@ -1,4 +1,4 @@
-"""A sequential model's later window waits for an earlier one that is being done, and for no other."""
+"""A sequential model's later window waits for an earlier one, but for none that nobody is going to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.providers.common.compat.sdk import DAG, TaskDeferred
 from airflow_models import windowed
 from airflow_testing import state_rows
 
@@ -44,13 +44,27 @@ def set_status(dsn: str, status: str) -> None:
         conn.execute(f'UPDATE "{ref.schema}"."{ref.table}" SET status = %s WHERE since = %s', [status, ONE.since])  # noqa: S608
 
 
-@pytest.mark.parametrize("status", ["error", "pending"])
-def test_a_later_window_ends_where_nobody_works_on_the_earlier_one(
-    library: str, second: ExecuteOperator, status: str
-) -> None:
-    set_status(library, status)
-    with pytest.raises(GateClosedError, match=r"clear the window \[2024-01-01T00:00Z, 2024-01-02T00:00Z\) first"):
+def test_a_later_window_ends_where_the_earlier_one_failed(library: str, second: ExecuteOperator) -> None:
+    set_status(library, "error")
+    with pytest.raises(
+        GateClosedError, match=r"it failed.*clear the window \[2024-01-01T00:00Z, 2024-01-02T00:00Z\)"
+    ):
         second.execute({})
+    assert ("blocked",) in state_rows(library, TOTALS, "status")
+
+
+@pytest.mark.parametrize("runs", [2, 1])
+def test_a_later_window_waits_for_one_that_another_run_may_still_do(
+    library: str, second: ExecuteOperator, runs: int
+) -> None:
+    """Of several runs that catch up, each waits between two windows that nobody happens to work on."""
+    DAG("totals", schedule=None, max_active_runs=runs).add_task(second)
+    if runs > 1:
+        with pytest.raises(TaskDeferred):
+            second.execute({})
+    else:
+        with pytest.raises(GateClosedError, match=r"its run cannot start while this one.*\(max_active_runs=1\), waits"):
+            second.execute({})
     assert ("blocked",) in state_rows(library, TOTALS, "status")
 
 
@@ -65,7 +79,7 @@ def test_a_later_window_waits_while_the_earlier_one_is_done_and_looks_whether_it
             second.execute({})
         assert waits.value.trigger.look_again == LOOK_AGAIN
         state.fail(conn, claim, ValueError("no"))
-    with pytest.raises(GateClosedError, match="failed, and nobody works on it"):
+    with pytest.raises(GateClosedError, match="it failed"):
         second.resume({}, {"status": "look"})
 
 
@@ -74,11 +88,12 @@ def test_a_run_waits_for_the_earlier_window_that_is_its_own_to_do_until_that_fai
 ) -> None:
     spec = core.RunSpec(run=core.run_key(), window=BOTH)
     connections = core.DsnConnections(library)
-    assert waits_for_own_past(connections, TOTALS, spec, [Unit(TWO)], {})
-    assert not waits_for_own_past(connections, TOTALS, spec, [Unit(ONE)], {})  # an empty past is satisfied
+    assert waits_for_own_past(connections, TOTALS, spec, [Unit(TWO)], {}, one_at_a_time=True)
+    # an empty past is satisfied
+    assert not waits_for_own_past(connections, TOTALS, spec, [Unit(ONE)], {}, one_at_a_time=True)
     set_status(library, "error")
     with pytest.raises(GateClosedError, match="failed"):
-        waits_for_own_past(connections, TOTALS, spec, [Unit(TWO)], {})
+        waits_for_own_past(connections, TOTALS, spec, [Unit(TWO)], {}, one_at_a_time=False)
 
 
 def test_a_trigger_resumes_its_task_to_look_again(monkeypatch: Any) -> None:
