@@ -109,7 +109,8 @@ def _run_window(project: Project, model: Model, spec: RunSpec, report: _Report) 
     prepared = prepare(project.connections, graph, model, spec)
     for warning in prepared.warnings:
         report.warn(model, warning)
-    report.note(model, prepared.message)
+    if prepared.message not in prepared.warnings:
+        report.note(model, prepared.message)
     report.left(prepared.busy)
     with Worker(project.connections, graph, model, spec) as worker:
         for unit in prepared.units:

@@ -232,3 +232,12 @@ def test_a_result_is_printed_where_the_caller_looks(bollhav_cli: Bollhav) -> Non
     told = CliRunner().invoke(app, ["status", "--json"])
     assert len(json.loads(told.stdout)) == 3
     assert sys.stdout is before
+
+
+def test_that_a_run_marks_instead_of_loading_is_said_once(
+    bollhav_cli: Bollhav, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOLLHAV_MARK_APPLIED", "1")
+    told = as_json(bollhav_cli("run", "shop.orders", *WEEK, "--json"))
+    said = [text for text in (*told["warnings"], *told["notes"]) if "marked" in text]
+    assert len(said) == 1
