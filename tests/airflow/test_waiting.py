@@ -261,8 +261,8 @@ def test_a_commit_wakes_at_once_however_long_the_poll_interval_is(db: str) -> No
     assert asyncio.run(wait()) < 2
 
 
-def test_who_comes_is_looked_at_alone(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(db, windowed("shop.orders"))
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets, at each look from now on, how many gates it is at."""
     looks: list[int] = []
 
     class Counted(Batch):
@@ -271,6 +271,12 @@ def test_who_comes_is_looked_at_alone(db: str, monkeypatch: pytest.MonkeyPatch) 
             return await super().ask(*args)
 
     monkeypatch.setattr(shared, "Batch", Counted)
+    return looks
+
+
+def test_who_comes_is_looked_at_alone(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(db, windowed("shop.orders"))
+    looks = count_looks(monkeypatch)
     closed = asks("shop.orders", "2024-01-01", "2024-01-02")
 
     async def wait() -> None:

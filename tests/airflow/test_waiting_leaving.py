@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from airflow_models import windowed
-from test_waiting import asks, drained, load, register, runner
+from test_waiting import asks, count_looks, drained, load, register, runner
 
 from bollhav_provider.state.beside import beside_the_loop
-from bollhav_provider.triggers import heap, leaving, shared
+from bollhav_provider.triggers import heap, leaving
 from bollhav_provider.triggers.leaving import WayOut
-from bollhav_provider.triggers.questions import Batch
 from bollhav_provider.triggers.upstream import UpstreamTrigger
 
 
@@ -119,14 +118,7 @@ def test_a_full_log_does_not_stop_the_loop(library: str, monkeypatch: pytest.Mon
 def test_gates_are_looked_at_while_a_crowd_leaves(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load(db, windowed("shop.orders"), "2024-01-01", "2024-01-02")
     monkeypatch.setattr(leaving, "_A_SECOND", 0.5)
-    looks: list[int] = []
-
-    class Counted(Batch):
-        async def ask(self, *args: Any) -> Any:
-            looks.append(len(self.asked))
-            return await super().ask(*args)
-
-    monkeypatch.setattr(shared, "Batch", Counted)
+    looks = count_looks(monkeypatch)
     is_open, closed = asks("shop.orders", "2024-01-01", "2024-01-02"), asks("shop.orders", "2024-01-02", "2024-01-03")
 
     async def wait() -> None:

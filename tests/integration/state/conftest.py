@@ -34,3 +34,9 @@ def peer(db: str) -> Iterator[Peer]:
     it = Peer(db)
     yield it
     it.close()
+
+
+@pytest.fixture(params=["kept", "rows"])
+def name(request: pytest.FixtureRequest) -> str:
+    """Name of an upstream whose coverage is kept, and of one whose rows are read."""
+    return f"up.{request.param}"

@@ -18,7 +18,7 @@ from state_support import connect
 
 from bollhav_provider.intervals import Interval, IntervalSet
 from bollhav_provider.model import Environment
-from bollhav_provider.state import StateRef, coverage
+from bollhav_provider.state import GateReport, GateRequest, StateRef, check_gates, coverage
 from bollhav_provider.state.schema import bootstrap, ensure_state_table
 
 ENV = Environment()
@@ -170,9 +170,7 @@ class Counting:
         monkeypatch.setattr(psycopg.Cursor, "execute", count)
 
 
-def state_sql(
-    conn: psycopg.Connection[Any], ref: StateRef, statement: str, *values: Any
-) -> psycopg.Cursor[Any]:
+def state_sql(conn: psycopg.Connection[Any], ref: StateRef, statement: str, *values: Any) -> psycopg.Cursor[Any]:
     """Run a statement in which ``{}`` stands for a state table."""
     return conn.execute(sql.SQL(statement).format(ref.ident), values)  # type: ignore[arg-type]
 
@@ -207,3 +205,13 @@ def insert(
         ).format(ref.ident),
         (at(since), None if until is None else at(until), status),
     )
+
+
+def put(library: Library, name: str, upstream: Upstream) -> None:
+    """Write an upstream; whether its coverage is kept goes by its name."""
+    library.put(name, upstream, kept=name.endswith("kept"))
+
+
+def ask(library: Library, *requests: GateRequest) -> GateReport:
+    """Check gates in one statement."""
+    return GateReport(tuple(check_gates(library.conn, ENV, requests)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from gate_support import ENV, SCHEMA, Counting, Library, Row, Upstream, own_database, state_sql, window
+from gate_support import ENV, SCHEMA, Counting, Library, Row, Upstream, ask, own_database, put, state_sql, window
 from state_support import Conn, connect
 
 from bollhav_provider import state
@@ -22,26 +22,13 @@ from bollhav_provider.model import (
     SourceModel,
     UpstreamContract,
 )
-from bollhav_provider.state import GateReport, GateRequest, GateRequests, check_gates
+from bollhav_provider.state import GateRequest, GateRequests, check_gates
 
 
 @pytest.fixture(scope="module")
 def library(pg_dsn: str) -> Iterator[Library]:
     with own_database(pg_dsn, "gates") as conn:
         yield Library(conn)
-
-
-@pytest.fixture(params=["kept", "rows"])
-def name(request: pytest.FixtureRequest) -> str:
-    return f"up.{request.param}"
-
-
-def put(library: Library, name: str, upstream: Upstream) -> None:
-    library.put(name, upstream, kept=name.endswith("kept"))
-
-
-def ask(library: Library, *requests: GateRequest) -> GateReport:
-    return GateReport(tuple(check_gates(library.conn, ENV, requests)))
 
 
 def gated(name: str, contract: str = "encapsulate", **fields: Any) -> Source:
@@ -265,9 +252,7 @@ def test_a_sequential_model_waits_for_its_own_past(library: Library, name: str) 
 # How it is asked
 
 
-def test_any_number_of_gates_is_one_statement(
-    library: Library, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_number_of_gates_is_one_statement(library: Library, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(library, name, Upstream([Row(h, h + 1) for h in range(50)], begin=0, end=50))
     with connect(library.conn.info.dsn) as fresh:
         counting = Counting(monkeypatch)

@@ -9,30 +9,17 @@ from random import Random
 
 import psycopg
 import pytest
-from gate_support import DAY, ENV, Library, Row, Upstream, insert, own_database, state_sql, window
+from gate_support import DAY, Library, Row, Upstream, ask, insert, own_database, put, state_sql, window
 from state_support import connect
 
 from bollhav_provider.intervals import Grid, Interval
-from bollhav_provider.state import GateReport, GateRequest, check_gates
+from bollhav_provider.state import GateRequest
 
 
 @pytest.fixture(scope="module")
 def library(pg_dsn: str) -> Iterator[Library]:
     with own_database(pg_dsn, "gates_grains") as conn:
         yield Library(conn)
-
-
-@pytest.fixture(params=["kept", "rows"])
-def name(request: pytest.FixtureRequest) -> str:
-    return f"up.{request.param}"
-
-
-def put(library: Library, name: str, upstream: Upstream) -> None:
-    library.put(name, upstream, kept=name.endswith("kept"))
-
-
-def ask(library: Library, *requests: GateRequest) -> GateReport:
-    return GateReport(tuple(check_gates(library.conn, ENV, requests)))
 
 
 def told(library: Library, name: str, level: str, since: float, until: float) -> str:
@@ -137,8 +124,7 @@ def test_sixteen_upstreams_that_end_at_once_open_the_gate_with_the_last_and_not_
 
             # all but one at once; then the last
             threads = [
-                threading.Thread(target=commit, args=(conn, order[n:-1:4]))
-                for n, conn in enumerate(connections)
+                threading.Thread(target=commit, args=(conn, order[n:-1:4])) for n, conn in enumerate(connections)
             ]
             for thread in threads:
                 thread.start()

@@ -206,12 +206,6 @@ def library(pg_dsn: str) -> Iterator[Library]:
         yield Library(conn)
 
 
-@pytest.fixture(params=["kept", "rows"])
-def name(request: pytest.FixtureRequest) -> str:
-    """An upstream whose coverage is kept, and one whose rows are read."""
-    return f"up.{request.param}"
-
-
 def said(result: GateResult) -> str:
     """A result in the words of the table."""
     if result.satisfied:
@@ -251,7 +245,5 @@ def test_an_hourly_upstream_with_a_declared_end(library: Library, name: str, row
 
 
 @pytest.mark.parametrize(("upstream", "rows"), [o[1:] for o in OTHERS], ids=[o[0] for o in OTHERS])
-def test_every_other_shape(
-    library: Library, name: str, upstream: Upstream | None, rows: dict[Any, str]
-) -> None:
+def test_every_other_shape(library: Library, name: str, upstream: Upstream | None, rows: dict[Any, str]) -> None:
     check(library, name, upstream, rows)
