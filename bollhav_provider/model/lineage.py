@@ -73,6 +73,7 @@ def lineage_of(
     namespace: str = POSTGRES_NAMESPACE,
     database: str | None = None,
     tables: Mapping[str, Sequence[TableId]] | None = None,
+    elsewhere: Mapping[str, tuple[str, str]] | None = None,
 ) -> Lineage:
     """Return a model's inputs and outputs.
 
@@ -82,12 +83,20 @@ def lineage_of(
         namespace: ``postgres://host:port`` of the server, where it is known.
         database: the database of relations that name no catalog.
         tables: relations that the graph bound to aliases, without suffix.
+        elsewhere: namespace and database by the alias of sources that are not in the model's own.
     """
+    places = elsewhere or {}
     output = Dataset(namespace, dataset_name(env.table(model.identity), database), "model")
     inputs = [
         dataset
         for source in (*model.upstream, *model.inferred)
-        for dataset in _inputs(model, source, env, namespace, database, (tables or {}).get(source.alias_name))
+        for dataset in _inputs(
+            model,
+            source,
+            env,
+            *places.get(source.alias_name, (namespace, database)),
+            (tables or {}).get(source.alias_name),
+        )
     ]
     return Lineage(tuple(dict.fromkeys(inputs)), (output,))
 

@@ -103,6 +103,12 @@ class ExecuteOperator(ModelOperator):
         self._tell(context, spec, outcomes)
         return [outcome.to_json() for outcome in outcomes]
 
+    def get_openlineage_facets_on_start(self) -> Any:
+        """Return what the task reads and writes; Airflow's OpenLineage provider asks."""
+        from bollhav_provider.operators.openlineage import facets
+
+        return facets(self)
+
     def _plan(self, context: Mapping[str, Any], connections: Connections) -> tuple[RunSpec, list[Unit]]:
         """Return the run and the units of it that this task does."""
         todo = units_of(self.units)

@@ -207,6 +207,18 @@ class DsnConnections:
     def source_in_target(self, source: Source, model: Model) -> bool:
         return same_place(self._source_dsn(source, model), self._target_dsn(model))
 
+    def target_place(self, model: Model) -> tuple[str, str]:
+        """Return the namespace (``postgres://host:port``) and the database of a model's target, as lineage names them.
+
+        Raises:
+            ConfigurationError: there is no such connection.
+        """
+        return _lineage_place(self._target_dsn(model))
+
+    def source_place(self, source: Source, model: Model) -> tuple[str, str]:
+        """Return the same of a relation that a model reads."""
+        return _lineage_place(self._source_dsn(source, model))
+
     def api(self, source: Source, model: Model) -> Any:
         return None
 
@@ -272,11 +284,18 @@ def same_place(one: str, other: str) -> bool:
     """Return whether two connection strings lead to one database. Who connects does not matter."""
     if one == other:
         return True
-    a, b = parts_of(one), parts_of(other)
+    return _place(one) == _place(other)
 
-    def place(parts: Mapping[str, Any]) -> tuple[str, ...]:
-        database = parts.get("dbname") or parts.get("user") or ""
-        host = parts.get("host") or parts.get("hostaddr") or ""
-        return str(host).lower(), str(parts.get("port") or "5432"), str(database)
 
-    return place(a) == place(b)
+def _place(dsn: str) -> tuple[str, str, str]:
+    """Return host, port and database."""
+    parts = parts_of(dsn)
+    database = parts.get("dbname") or parts.get("user") or ""
+    host = parts.get("host") or parts.get("hostaddr") or ""
+    return str(host).lower(), str(parts.get("port") or "5432"), str(database)
+
+
+def _lineage_place(dsn: str) -> tuple[str, str]:
+    """Return OpenLineage's namespace of the server, and the database. A Unix socket is this machine's."""
+    host, port, database = _place(dsn)
+    return f"postgres://{'localhost' if host.startswith(('/', '@')) or not host else host}:{port}", database

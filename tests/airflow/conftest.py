@@ -31,6 +31,7 @@ os.environ.update(
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "AIRFLOW__OPENLINEAGE__DISABLED": "True",  # where it is installed: nobody listens to what it would tell
         "AIRFLOW__BOLLHAV__POKE_INTERVAL": "0.3",
         "AIRFLOW__BOLLHAV__RETRIES": "0",
     }
