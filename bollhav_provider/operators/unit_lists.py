@@ -45,7 +45,7 @@ def unit_label(value: Any) -> str:
     """Return what people see of a batch of units: its window, from the first start to the last end; "" for no units."""
     try:
         found = units_of(value)
-    except (TypeError, ValueError, AttributeError):  # not rendered yet
+    except (TypeError, ValueError, AttributeError, LookupError, StateError):  # not rendered yet; or the task says why
         return ""
     windows = [unit.window for unit in found if unit.window is not None]
     if not windows:
@@ -75,7 +75,9 @@ def _written(neighbours: list[Unit], grid: Grid | None) -> list[dict[str, Any]]:
     if grid is not None and since is not None and until is not None and len(neighbours) >= _FEW:
         whole = Interval(since, until)
         if list(grid.windows(whole)) == [unit.window for unit in neighbours]:
-            return [{**whole.to_json(), "units": len(neighbours), "chunk": grid.cron, "tz": grid.tz}]
+            # "end" and not "until": who knows units alone must not take the range for a unit
+            ends = {"since": whole.since.isoformat(), "end": whole.until.isoformat()}
+            return [{**ends, "units": len(neighbours), "chunk": grid.cron, "tz": grid.tz}]
     return [unit.to_json() for unit in neighbours]
 
 
@@ -84,7 +86,7 @@ def _read(item: Mapping[str, Any] | None) -> list[Unit]:
 
     if item is None or "units" not in item:
         return [Unit.from_json(item)]
-    whole = Interval.from_json(item)
+    whole = Interval.from_json({"since": item["since"], "until": item["end"]})
     windows = list(Grid(item["chunk"], item["tz"]).windows(whole))
     if len(windows) != item["units"]:
         raise StateError(

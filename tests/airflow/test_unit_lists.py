@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bollhav_provider.exceptions import StateError
+from bollhav_provider.exceptions import IntervalError, StateError
 from bollhav_provider.intervals import WHOLE, Grid, Interval, Unit, as_utc
 from bollhav_provider.operators.unit_lists import unit_label, units_of, units_to_json
 
@@ -31,7 +31,7 @@ def test_neighbours_are_written_as_one_range_and_others_by_themselves() -> None:
     assert units_to_json([*hours[:5], *hours[6:]], grid) == [
         {
             "since": "2024-01-01T00:00:00+00:00",
-            "until": "2024-01-01T05:00:00+00:00",
+            "end": "2024-01-01T05:00:00+00:00",
             "units": 5,
             "chunk": "@hourly",
             "tz": "UTC",
@@ -60,3 +60,6 @@ def test_a_range_of_other_windows_than_it_was_written_with_is_refused() -> None:
     )
     with pytest.raises(StateError, match=r"is written as 6 windows of '@daily' in America/New_York and is 5 here"):
         units_of([written | {"units": 6}])
+    assert unit_label([written | {"units": 6}]) == ""
+    with pytest.raises(IntervalError):  # as one unit it would be as wide as the whole range
+        Unit.from_json(written)
