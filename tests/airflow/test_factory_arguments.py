@@ -179,10 +179,10 @@ def test_a_group_of_models_that_are_never_scheduled_is_not_either() -> None:
 
 def test_patience_may_be_a_duration_for_an_executing_task_too(monkeypatch: pytest.MonkeyPatch) -> None:
     from bollhav_provider.operators.execute import ExecuteOperator
-    from bollhav_provider.run import RunSpec, run_key
+    from bollhav_provider.run import DsnConnections, RunSpec, run_key
 
     asked: dict[str, Any] = {}
     monkeypatch.setattr(ExecuteOperator, "defer", lambda self, **said: asked.update(said))
     dag = build_dags(two_days(), group_by="all", sensor_args={"timeout": timedelta(minutes=1)})["bollhav.daily"]
-    dag.get_task("mart-report.unit.execute")._wait_for(RunSpec(run=run_key()), [])
+    dag.get_task("mart-report.unit.execute")._wait_for(DsnConnections(""), RunSpec(run=run_key()), [])
     assert asked["timeout"] == timedelta(minutes=1)
