@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 import time
+from textwrap import shorten
 
 
 class Sentence(Exception):
@@ -40,7 +41,7 @@ class Progress:
             print(f"\r\x1b[2K{line[: width - 1]}", end="", flush=True)
         elif now - self._said >= 30:
             self._said = now
-            print(f"  {now - self._started:.0f} s: {detail[:100]}", flush=True)
+            print(f"  {now - self._started:.0f} s: {shorten(detail, 100, placeholder=' ...')}", flush=True)
 
     def __exit__(self, *_: object) -> None:
         if self._live:
