@@ -1,6 +1,6 @@
 """Run one command and let nothing of it outlive whoever asked for it.
 
-``python -m tools.guard [--signal NAME] [--grace SECONDS] -- COMMAND...``
+``python -m tools.guard [--signal NAME] [--grace SECONDS] [--again SECONDS] -- COMMAND...``
 
 The guard leads a session of its own, so a Ctrl-C in the terminal reaches its parent alone, which decides. It stops
 the command when it is told to (SIGTERM, SIGINT, SIGHUP) or when its standard input ends, a pipe that its parent holds
@@ -114,6 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools.guard")
     parser.add_argument("--signal", default="TERM", help="what asks the command to stop")
     parser.add_argument("--grace", type=float, default=15.0, help="seconds until it is killed")
+    parser.add_argument("--again", type=float, default=20.0, help="seconds until it is asked once more")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(arguments)
 
@@ -128,10 +129,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     command = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, process_group=0)
     if not _wait(command, reader):
-        with contextlib.suppress(OSError):
-            os.killpg(command.pid, signal.Signals[f"SIG{options.signal}"])
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            command.wait(options.grace)
+        end = time.monotonic() + options.grace
+        # Once may not be enough: a test that tries what an interrupt does takes the one that is meant for all of them.
+        while command.poll() is None and (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(OSError):
+                os.killpg(command.pid, signal.Signals[f"SIG{options.signal}"])
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(min(left, options.again))
     ended = command.poll()
     kill_leftovers(os.getpid(), os.getpid(), os.getpid())
     code = ended if ended is not None else -signal.SIGKILL

@@ -129,6 +129,27 @@ def test_asks_with_the_signal_it_was_told(tmp_path: Path) -> None:
     assert told.read_text() == "interrupted"
 
 
+def test_a_command_that_misses_the_signal_once_is_asked_again(tmp_path: Path) -> None:
+    missed = tmp_path / "missed"
+    program = (
+        "import pathlib, time\n"
+        "print('here', flush=True)\n"
+        f"try:\n    time.sleep(300)\nexcept KeyboardInterrupt:\n    pathlib.Path({str(missed)!r}).touch()\n"
+        "time.sleep(300)\n"
+    )
+    options = ["--signal", "INT", "--grace", "60", "--again", "0.5"]
+    command = [sys.executable, "-m", "tools.guard", *options, "--", sys.executable, "-c", program]
+    began = time.monotonic()
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
+        assert guard.stdout is not None
+        assert guard.stdin is not None
+        assert guard.stdout.readline() == b"here\n"
+        guard.stdin.close()
+        assert guard.wait(50) == 128 + signal.SIGINT
+    assert missed.exists()
+    assert time.monotonic() - began < 50
+
+
 def test_a_free_port_is_not_one_that_is_taken() -> None:
     import socket
 
