@@ -62,7 +62,7 @@ def make_asset(name: str, uri: str) -> Any:
 
 #: What Airflow's sanitiser only adds the port to. To do so it loads part of Airflow's web server, which would be a
 #: tenth of what a worker needs to read a DAG file.
-_PLAIN_URI = re.compile(r"postgres://[a-z0-9][a-z0-9_.-]*(:[1-9][0-9]*)?(/[A-Za-z0-9_.%-]+){3}")
+_PLAIN_URI = re.compile(r"postgres://[a-z0-9][a-z0-9_.-]*(:[1-9][0-9]{0,3}|:[1-5][0-9]{4})?(/[A-Za-z0-9_.%-]+){3}")
 
 
 def _with_port(uri: str) -> str:

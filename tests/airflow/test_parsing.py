@@ -53,3 +53,17 @@ def test_an_asset_has_the_uri_that_airflow_would_give_it(host: str, table: str) 
 
     uri = f"postgres://{host}/library/{table}"
     assert make_asset("shop.orders", uri) == Asset(name="shop.orders", uri=uri)
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 knows an asset by its URI alone")
+@pytest.mark.parametrize("port", [1, 5433, 59_999, 60_000, 65_535])
+def test_a_port_that_there_is_stands_in_an_assets_uri(port: int) -> None:
+    uri = f"postgres://db:{port}/library/shop/orders"
+    assert make_asset("shop.orders", uri).uri == uri
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 knows an asset by its URI alone")
+@pytest.mark.parametrize("port", [65_536, 99_999, 543_210])
+def test_a_port_that_there_is_not_is_refused_as_airflow_refuses_it(port: int) -> None:
+    with pytest.raises(ValueError, match="Port out of range"):
+        make_asset("shop.orders", f"postgres://db:{port}/library/shop/orders")
