@@ -90,6 +90,12 @@ class StateError(BollhavError):
     """The state library refused, or cannot do, what was asked."""
 
 
+class LibraryOutdatedError(StateError):
+    """The library has been made by another version; any run of a model makes it anew."""
+
+    retryable = True
+
+
 class ModelLockedError(StateError):
     """Another run holds the model-wide lock of ``State(allow_concurrent_runs=False)``."""
 

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from bollhav_provider.exceptions import StateError
+from bollhav_provider.exceptions import LibraryOutdatedError, StateError
 from bollhav_provider.intervals import Unit
 from bollhav_provider.model import Environment, Model, Source, TableId
 from bollhav_provider.state.beside import beside_the_loop
@@ -189,10 +189,10 @@ class Exchange:
         """Take that the last statement named a reader that does not exist any more.
 
         Raises:
-            StateError: it named none, so that the library's own functions are missing.
+            LibraryOutdatedError: it named none, so that the library's own functions are missing.
         """
         if not any(reader for _, _, reader in self._asked):
-            raise StateError(
+            raise LibraryOutdatedError(
                 f"{self._schema}: the library lacks the functions of this version: run bootstrap (any run of a model "
                 "does)."
             )

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import sql
 
+from bollhav_provider.exceptions import LibraryOutdatedError
 from bollhav_provider.triggers.heap import spare_the_heap
 from bollhav_provider.triggers.leaving import way_out
 from bollhav_provider.triggers.questions import Answers, Batch, Questions
@@ -103,8 +104,9 @@ class GateRunner:
                     async with conn:
                         await self._watch(conn)
                         pause = _FIRST_PAUSE
-                except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as exc:
-                    # A database that restarts must not fail a thousand tasks: they wait, and so does this.
+                except (psycopg.OperationalError, psycopg.InterfaceError, OSError, LibraryOutdatedError) as exc:
+                    # A database that restarts, or a triggerer that is of the new version before any run was, must not
+                    # fail a thousand tasks: they wait, and so does this.
                     log.warning("the library cannot be asked (%s), trying again in about %.0f s", exc, pause)
                     await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)

@@ -246,6 +246,32 @@ def test_a_thousand_gates_share_one_connection_and_a_statement_a_look(db: str, m
     assert took < 10
 
 
+def test_gates_wait_until_a_run_has_brought_the_library_to_the_version_of_the_triggerer(
+    db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "_FIRST_PAUSE", 0.1)
+    orders = windowed("shop.orders")
+    register(db, orders)
+    as_of_another_version = """
+        DELETE FROM z_bollhav.installed;
+        DO $$ DECLARE f regprocedure; BEGIN
+            FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'z_bollhav'::regnamespace AND proname LIKE 'gate%'
+            LOOP EXECUTE format('DROP FUNCTION %s CASCADE', f); END LOOP;
+        END $$
+    """
+    with psycopg.connect(db, autocommit=True) as conn:
+        conn.execute(as_of_another_version.encode())
+
+    async def wait() -> Any:
+        task = asyncio.create_task(runner(db).wait(asks("shop.orders", "2024-01-01", "2024-01-02"), 0.3))
+        await asyncio.sleep(1)
+        assert not task.done()
+        await asyncio.to_thread(load, db, orders, "2024-01-01", "2024-01-02")
+        return await asyncio.wait_for(task, 30)
+
+    assert asyncio.run(wait()).open
+
+
 def test_a_commit_wakes_at_once_however_long_the_poll_interval_is(db: str) -> None:
     orders = windowed("shop.orders")
     register(db, orders)
