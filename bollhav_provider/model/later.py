@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
 
 __all__ = ["Later", "at_once", "build_now"]
@@ -41,8 +41,12 @@ class Later:
             return handler.generate_schema(self.kind)
         from pydantic_core import core_schema
 
-        anything = core_schema.any_schema()
-        return core_schema.no_info_plain_validator_function(self.validate, json_schema_input_schema=anything)
+        return core_schema.no_info_plain_validator_function(self.validate)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        if _AT_ONCE.get():
+            return handler(schema)
+        return handler(_adapter(self.path).core_schema)
 
     @property
     def kind(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -60,3 +61,10 @@ def test_their_validators_can_be_built_ahead() -> None:
     build_now()
     assert AirflowOptions.__pydantic_complete__
     assert SourceFile.__pydantic_complete__
+
+
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+def test_the_schema_of_a_model_shows_them_whole(mode: Literal["validation", "serialization"]) -> None:
+    schema = Model.model_json_schema(mode=mode)
+    assert set(schema["properties"]["people"]["properties"]) == set(People.model_fields)
+    assert {"NotNull", "SourceFile", "ChunkFlex"} <= set(schema["$defs"])
