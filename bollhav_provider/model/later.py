@@ -6,9 +6,6 @@ fields, and every worker builds the validator of a model anew, before each task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -17,9 +14,8 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
 
-__all__ = ["Later", "at_once", "build_now"]
+__all__ = ["Later", "build_now"]
 
-_AT_ONCE = ContextVar("at_once", default=False)
 _PATHS: set[str] = set()
 
 
@@ -37,16 +33,15 @@ class Later:
         _PATHS.add(path)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        if _AT_ONCE.get():
-            return handler.generate_schema(self.kind)
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(self.validate)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        if _AT_ONCE.get():
-            return handler(schema)
-        return handler(_adapter(self.path).core_schema)
+        from pydantic_core import core_schema
+
+        # a chain of one, because the handler names what is in what it is given and not that itself
+        return handler(core_schema.chain_schema([_adapter(self.path).core_schema]))
 
     @property
     def kind(self) -> Any:
@@ -62,16 +57,6 @@ class Later:
         if type(value) in self.kinds or type(value) in _classes(self.path):
             return value  # it was validated when it was made
         return _adapter(self.path).validate_python(value)
-
-
-@contextmanager
-def at_once() -> Iterator[None]:
-    """Have classes that are made meanwhile validate all of their fields by one validator, as a JSON Schema shows it."""
-    token = _AT_ONCE.set(True)
-    try:
-        yield
-    finally:
-        _AT_ONCE.reset(token)
 
 
 def build_now() -> None:

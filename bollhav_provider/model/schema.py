@@ -10,24 +10,15 @@ from typing import Any
 SCHEMA_FILE = Path(__file__).with_name("model.schema.json")
 
 _TEXT = {"type": "string"}
-#: How deep pieces of a definition are in each other, at most.
-_DEPTH = 4
 
 
 def model_schema() -> dict[str, Any]:
     """Return the JSON Schema of one YAML document."""
     from pydantic import VERSION
 
-    from bollhav_provider.model.base import pieces
-    from bollhav_provider.model.later import at_once, build_now
     from bollhav_provider.model.model import Model
 
-    build_now()  # what is imported later is imported
-    with at_once():
-        for _ in range(_DEPTH):  # a class takes over what those of its fields have
-            for piece in pieces():
-                piece.model_rebuild(force=True)
-        schema = Model.model_json_schema(mode="validation")
+    schema = Model.model_json_schema(mode="validation")
     definitions = schema["$defs"]
     source = definitions["Source"]["properties"]
     source["name"] = {**source["name"], "anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}

@@ -66,5 +66,6 @@ def test_their_validators_can_be_built_ahead() -> None:
 @pytest.mark.parametrize("mode", ["validation", "serialization"])
 def test_the_schema_of_a_model_shows_them_whole(mode: Literal["validation", "serialization"]) -> None:
     schema = Model.model_json_schema(mode=mode)
-    assert set(schema["properties"]["people"]["properties"]) == set(People.model_fields)
-    assert {"NotNull", "SourceFile", "ChunkFlex"} <= set(schema["$defs"])
+    assert schema["properties"]["people"]["$ref"] == "#/$defs/People"
+    assert set(schema["$defs"]["People"]["properties"]) == set(People.model_fields)
+    assert {"NotNull", "SourceFile", "ChunkFlex", "Freshness", "Staging", "Curfew"} <= set(schema["$defs"])
