@@ -71,19 +71,17 @@ class UpstreamTrigger(BaseTrigger):
         return "bollhav_provider.triggers.upstream.UpstreamTrigger", how | self._asked()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        patience = asyncio.timeout(self.look_again)
         try:
             questions = Questions.from_json(self._asked())
-            wait = wait_for_gates(
-                self.conn_id, questions, poll_interval=self.poll_interval, dsn_env_var=self.dsn_env_var
-            )
-            try:
-                answers = await asyncio.wait_for(wait, self.look_again)
-            except TimeoutError:
-                if self.look_again is None:
-                    raise
+            async with patience:
+                answers = await wait_for_gates(
+                    self.conn_id, questions, poll_interval=self.poll_interval, dsn_env_var=self.dsn_env_var
+                )
+        except Exception as exc:  # must not end the triggerer; the task says what happened
+            if patience.expired():
                 yield _event("look")
                 return
-        except Exception as exc:  # must not end the triggerer; the task says what happened
             await way_out().say(partial(self.log.error, "waiting failed", exc_info=exc))
             yield _event("error", f"{type(exc).__name__}: {exc}")
             return
