@@ -149,18 +149,18 @@ def _is_free(port: int) -> bool:
 
 
 #: The locks of the ports that this process was given.
-_RESERVED: list[IO[str]] = []
+_RESERVED: list[int] = []
 
 
 def _reserve(port: int) -> bool:
     """Lock the port's file, which all processes of this user share; the lock goes with the process."""
     directory = Path(tempfile.gettempdir()) / f"bollhav-ports-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    lock = (directory / str(port)).open("w")
+    lock = os.open(directory / str(port), os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
+        os.close(lock)
         return False
     _RESERVED.append(lock)
     return True

@@ -49,8 +49,8 @@ def widgets() -> dict[str, Any]:
     Raises:
         ImportError: this Airflow has no WTForms; it then shows the extra as JSON.
     """
-    from flask_appbuilder.fieldwidgets import BS3TextFieldWidget  # type: ignore[import-not-found, unused-ignore]
-    from wtforms import StringField  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
+    from wtforms import StringField
 
     made = {}
     for name, field in FIELDS.items():

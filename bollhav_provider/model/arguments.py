@@ -47,8 +47,13 @@ def _choices(annotation: Any) -> list[Any]:
     return [annotation]
 
 
+def _is_piece(value: Any) -> bool:
+    kind: Any = type(value)
+    return _is_definition(kind)
+
+
 @cache
-def _is_piece(kind: type) -> bool:
+def _is_definition(kind: Any) -> bool:
     from bollhav_provider.model.base import Definition
 
     return issubclass(kind, Definition)
@@ -72,7 +77,7 @@ def looked_at(cls: type[Definition], data: dict[str, Any]) -> tuple[dict[str, An
         if kind is None:
             continue
         # A piece is told first: asking for the first time whether a class is a mapping goes through all mappings.
-        if _is_piece(type(value)):  # type: ignore[arg-type]  # a class can be hashed
+        if _is_piece(value):
             if kind.many:
                 alone[name] = (value,)
         else:
@@ -83,7 +88,7 @@ def looked_at(cls: type[Definition], data: dict[str, Any]) -> tuple[dict[str, An
 def _slips(cls: type[Definition], name: str, value: Any, kind: _Kind) -> Iterator[tuple[str, str]]:
     if isinstance(value, list | tuple):
         for position, item in enumerate(value):
-            if not _is_piece(type(item)) and isinstance(item, Mapping):  # type: ignore[arg-type]
+            if not _is_piece(item) and isinstance(item, Mapping):
                 yield from _keys(f"{name}[{position}]", item)
     elif isinstance(value, set | frozenset):
         if name not in cls._unordered:
