@@ -79,3 +79,14 @@ def timeless(name: str, upstream: tuple[Source, ...] = (), **more: Any) -> Model
         state=State(),
         **more,
     )
+
+
+def report_of_two() -> tuple[Model, Model, Model]:
+    """Return two models, and one that waits for exactly the same window of both."""
+    orders, returns = windowed("shop.orders"), windowed("shop.returns")
+    gates = tuple(gated(model.full_name, UpstreamContract.EXACT) for model in (orders, returns))
+    query = (
+        "SELECT %(since)s::timestamptz AS at, 1 AS n FROM {orders} o JOIN {returns} USING (at) "
+        "WHERE o.at >= %(since)s AND o.at < %(until)s"
+    )
+    return orders, returns, windowed("mart.report").replace(upstream=gates, query=query)

@@ -8,27 +8,21 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowSkipException
-from airflow_models import gated, windowed
+from airflow_models import report_of_two
 from airflow_testing import state_rows, states
 
 from bollhav_provider import run as core
 from bollhav_provider.dag_factory import build_dags
 from bollhav_provider.graph import build_graph
 from bollhav_provider.intervals import Interval, Unit, as_utc
-from bollhav_provider.model import Environment, Model, UpstreamContract
+from bollhav_provider.model import Environment, Model
 from bollhav_provider.sensors import UpstreamSensor
 from bollhav_provider.state import GateWatch
 from bollhav_provider.triggers import UpstreamTrigger
 from bollhav_provider.triggers.questions import Questions
 
-EXACT = UpstreamContract.EXACT
 DAY = Interval(as_utc("2024-01-01T00:00:00Z", "since"), as_utc("2024-01-02T00:00:00Z", "until"))
-ORDERS, RETURNS = windowed("shop.orders"), windowed("shop.returns")
-REPORT = windowed("mart.report").replace(
-    upstream=(gated("shop.orders", EXACT), gated("shop.returns", EXACT)),
-    query="SELECT %(since)s::timestamptz AS at, 1 AS n FROM {orders} o JOIN {returns} USING (at) "
-    "WHERE o.at >= %(since)s AND o.at < %(until)s",
-)
+ORDERS, RETURNS, REPORT = report_of_two()
 MODES = ["defer", "reschedule", "poke"]
 ORDERS_GATE, RETURNS_GATE, EXECUTE = "unit.shop.orders[0]", "unit.shop.returns[0]", "unit.execute[0]"
 WHY = (

@@ -58,6 +58,17 @@ def daily(name: str = "shop.orders", **arguments: Any) -> Model:
     )
 
 
+def orders(**arguments: Any) -> Model:
+    """A daily model with one row a day."""
+    model = daily(**arguments)
+
+    @model.execute
+    def rows(unit: Unit) -> pl.DataFrame:
+        return pl.DataFrame({"at": [unit.since], "amount": [1]})
+
+    return model
+
+
 def unbatched(name: str = "shop.totals", **arguments: Any) -> Model:
     """A temporal model without windows, which notes its loads: one unit that grows from the first of January."""
     schema, table = name.split(".")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from run_support import House, daily, day, unbatched
+from run_support import House, daily, day, orders, unbatched
 
 from bollhav_provider import state
 from bollhav_provider.intervals import Unit
@@ -16,16 +16,6 @@ from bollhav_provider.run import Prepared, execute_units, run_key
 from bollhav_provider.state.restatement import outdated
 
 Make = Callable[..., House]
-
-
-def orders(**arguments: Any) -> Model:
-    model = daily(**arguments)
-
-    @model.execute
-    def rows(unit: Unit) -> list[dict[str, Any]]:
-        return [{"at": unit.since, "amount": 1}]
-
-    return model
 
 
 def reader(name: str, upstream: str, level: str = "exact", **arguments: Any) -> Model:

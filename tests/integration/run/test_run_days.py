@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from run_support import House, daily, day
+from run_support import House, daily, day, orders
 
 from bollhav_provider import state
 from bollhav_provider.exceptions import GateClosedError
@@ -32,16 +32,6 @@ from bollhav_provider.state.summary import summary
 Make = Callable[..., House]
 ENV = Environment()
 QUERY = "SELECT at, amount FROM {orders} WHERE at >= %(since)s AND at < %(until)s"
-
-
-def orders(**arguments: Any) -> Model:
-    model = daily(**arguments)
-
-    @model.execute
-    def rows(unit: Unit) -> pl.DataFrame:
-        return pl.DataFrame({"at": [unit.since], "amount": [1]})
-
-    return model
 
 
 def hourly(model: Model) -> Model:

@@ -6,28 +6,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import polars as pl
 import pytest
-from run_support import House, daily, day, unbatched
+from run_support import House, daily, day, orders, unbatched
 
 from bollhav_provider.exceptions import GateClosedError
-from bollhav_provider.intervals import Interval, Unit
+from bollhav_provider.intervals import Interval
 from bollhav_provider.model import Model, Source, SourceModel, State, UpstreamContract
 from bollhav_provider.run.plan import plan
 from bollhav_provider.run.planned import Plan
 
 Make = Callable[..., House]
 QUERY = "SELECT at, amount FROM {orders} WHERE at >= %(since)s AND at < %(until)s"
-
-
-def orders(**arguments: Any) -> Model:
-    model = daily(**arguments)
-
-    @model.execute
-    def rows(unit: Unit) -> pl.DataFrame:
-        return pl.DataFrame({"at": [unit.since], "amount": [1]})
-
-    return model
 
 
 def reader(level: UpstreamContract, name: str = "mart.sums", **arguments: Any) -> Model:
