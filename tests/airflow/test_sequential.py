@@ -109,3 +109,18 @@ def test_a_trigger_resumes_its_task_to_look_again(monkeypatch: Any) -> None:
         return await anext(trigger.run())
 
     assert asyncio.run(first()).payload["status"] == "look"
+
+
+def test_a_time_out_of_the_wait_itself_is_no_time_to_look_again(monkeypatch: Any) -> None:
+    async def fails(*_: Any, **__: Any) -> None:
+        raise TimeoutError("the server did not answer")
+
+    monkeypatch.setattr("bollhav_provider.triggers.upstream.wait_for_gates", fails)
+    trigger = UpstreamTrigger(look_again=60, env=Environment().to_json())
+
+    async def first() -> Any:
+        return await anext(trigger.run())
+
+    told = asyncio.run(first()).payload
+    assert told["status"] == "error"
+    assert "the server did not answer" in told["reason"]
